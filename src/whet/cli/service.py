@@ -71,6 +71,7 @@ DATA = click.option(
     show_default=True,
     help="The sandbox that agents and verifiers run in.",
 )
+@click.option("--on", metavar="ray[://HEAD:PORT]", help="Run the trials of runs on the nodes of a Ray cluster.")
 @click.option("--allow-private-addresses", is_flag=True, help="Fetch packages from private networks too.")
 @click.option(
     "--requests-per-minute", type=AT_LEAST_1, default=600, show_default=True, metavar="N", help="Limit for each key."
@@ -112,6 +113,7 @@ def serve_command(
     config_file: Path | None,
     workers: int,
     sandbox: str,
+    on: str | None,
     allow_private_addresses: bool,
     requests_per_minute: int,
     max_body_mb: int,
@@ -148,6 +150,7 @@ def serve_command(
         min_free_bytes=min_free_mb * MB,
         workers=workers,
         sandbox=sandbox,
+        on=on,
         allow_private_addresses=allow_private_addresses,
         trusted_proxies=trusted_proxies,
     )

@@ -36,7 +36,7 @@ class _Header(msgspec.Struct, array_like=True):
     size: int
 
 
-class Unpackable(WorkspaceError, code="parcel"):
+class Unpackable(WorkspaceError):
     """A stream that is no parcel, or one that would write outside of its folder."""
 
 

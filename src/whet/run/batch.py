@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from whet.errors import NothingSelected, Problem, SuiteError, UnknownName
+from whet.errors import NothingSelected, Problem, SuiteError, UnknownName, UsageError
 from whet.model.event import RunEnded, RunEvent, RunStarted
 from whet.model.request import RunRequest
 from whet.model.run import RunInfo
@@ -48,6 +48,8 @@ def run_batch(requests: Sequence[RunRequest], ready: Ready, resumed: ResumedBatc
             named = replace(plan, suite=replace(plan.suite, name=part.name))
             sys.stdout.write("".join(f"{line}\n" for line in (*describe_plan(named), "")))
         return PASSED
+    if on := next((part.planned.settings.on for part in parts if part.planned.settings.on is not None), None):
+        raise UsageError(f"--on {on} takes one suite at a time", hint="start one command for each suite")
     tried = [with_controls(part.planned) for part in parts]
     planned = [each for each in tried if not isinstance(each, int)]
     if len(planned) < len(tried):

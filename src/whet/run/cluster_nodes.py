@@ -7,9 +7,11 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private import worker as ray_worker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from whet.dataclass import dataclass
@@ -17,11 +19,11 @@ from whet.errors import UsageError
 from whet.ground.descent import children
 from whet.ground.wardens import reaper
 from whet.model.request import Settings
-from whet.model.run import Execution
+from whet.model.run import Execution, Plan
 from whet.reading.hosts import LOCAL_CLUSTER, read_host
 from whet.run.keeper import Keeper
 from whet.run.node import facts
-from whet.run.order import new_key, sealed, shared_key
+from whet.run.order import new_key, roots_of, sealed, shared_key
 
 _CONNECT_S = 10.0
 _STARTING_S = 180.0
@@ -48,6 +50,7 @@ def connect(on: str) -> None:
     # Ray's own words would come between those of reporters.
     common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
     logging.getLogger("ray").setLevel(logging.ERROR)
+    ray_worker._worker_logs_enabled = False  # noqa: SLF001 - no option keeps its errors off stdout
     if on == LOCAL_CLUSTER:
         try:
             ray.init(address="auto", **common)
@@ -89,21 +92,19 @@ def start_keeper(node: Mapping[str, Any], token: str, limits: Any) -> Any:
     return actor.remote(token, node["NodeID"], limits)
 
 
-def hello(sandbox: str, settings: Settings, executions: Iterable[Execution]) -> dict[str, Any]:
+def hello(sandbox: str, settings: Settings, plan: Plan) -> dict[str, Any]:
     """Return the question what a node is and lacks."""
-    runners = {each.runner.id: each.runner for each in executions}.values()
+    runners = {each.runner.id: each.runner for each in plan.executions}.values()
     programs = {
         program
         for runner in runners
         if isinstance(program := runner.options.get("command"), str) and "/" not in program and sandbox != "container"
     }
-    mounts = {str(path) for runner in runners for path in runner.options.get("mounts") or ()}
-    return {
-        "do": "hello",
-        "sandbox": sandbox,
-        "programs": sorted(programs),
-        "mounts": sorted({*mounts, *map(str, settings.mounts)}),
-    }
+    roots = roots_of(plan, settings)
+    mounts = {Path(path) for runner in runners for path in runner.options.get("mounts") or ()} | set(settings.mounts)
+    # What travels is on every node.
+    own = sorted(str(path) for path in mounts if not any(path.is_relative_to(root) for root in roots))
+    return {"do": "hello", "sandbox": sandbox, "programs": sorted(programs), "mounts": own}
 
 
 def open_nodes(nodes: Iterable[Mapping[str, Any]], token: str, limits: Any, asked: dict[str, Any]) -> list[ClusterNode]:
@@ -118,7 +119,9 @@ def open_nodes(nodes: Iterable[Mapping[str, Any]], token: str, limits: Any, aske
             ray.get(starting, timeout=_STARTING_S)
             answer = ray.get(keeper.ask.remote(asked), timeout=_STARTING_S)
         except (ray.exceptions.RayError, RuntimeError) as error:
-            problems.append(f"{where} cannot run whet: {_cause(error)}")
+            # Ray takes a while to notice that a node is gone; one that is keeps nobody from running.
+            if node["NodeID"] in living():
+                problems.append(f"{where} cannot run whet: {_cause(error)}")
             continue
         if wrong := node_problem(answer, asked["sandbox"]):
             problems.append(f"{where} {wrong}")

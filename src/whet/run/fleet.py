@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from whet.dataclass import dataclass
 from whet.errors import UsageError
@@ -77,13 +78,16 @@ class Fleet:
         """Look at every node before anything starts; raises if one cannot run these trials."""
         given = self.planned.settings.gateway
         most = (given.get("max_requests"), given.get("max_tokens_per_minute"))
-        self._limits = ray.remote(Limits).options(num_cpus=0, max_concurrency=10_000).remote(*most)
+        # With the driver: on a node that dies, all requests would wait for ever.
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        limits = ray.remote(Limits).options(num_cpus=0, max_concurrency=10_000, scheduling_strategy=here)
+        self._limits = limits.remote(*most)
         self._sandbox = sandbox
         found = open_nodes(living().values(), self.token, self._limits, self._hello())
         self.nodes = {node.id: node for node in found}
 
     def _hello(self) -> dict[str, Any]:
-        return hello(self._sandbox, self.planned.settings, self.planned.plan.executions)
+        return hello(self._sandbox, self.planned.settings, self.planned.plan)
 
     @asynccontextmanager
     async def at_work(self, parts: RunParts) -> AsyncIterator[None]:

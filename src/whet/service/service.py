@@ -217,6 +217,8 @@ class Service:
     # What suites may need and this server does not have, with the reason.
     lacking: Mapping[Need, str] = field(default_factory=dict)
     sandbox: str = "bubblewrap"
+    # The cluster that trials run on; None: this machine.
+    on: str | None = None
     workers: int = 2
     packages: PackageSettings = field(default_factory=lambda: PackageSettings(allow_private_addresses=False))
     limits: Limits = field(default_factory=Limits)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from whet.errors import UsageError
 from whet.ground.package_settings import package_settings
 from whet.ground.sandbox import require_sandbox
 from whet.plan.settings import load_settings
+from whet.reading.hosts import cluster_problem
 from whet.service.app import make_app
 from whet.service.bundles import clear_bundles, known_bundles
 from whet.service.database import Database, open_database
@@ -59,6 +61,7 @@ def serve(
     settings = load_settings(config, flags={}, environ=os.environ, config_file=config)
     # Without it, every run would fail.
     require_sandbox(options["sandbox"])
+    _require_cluster(options.get("on"))
     packages = replace(
         package_settings(settings.packages),
         allow_private_addresses=allow_private_addresses,
@@ -88,6 +91,16 @@ def serve(
             signal.signal(number, lambda *_: None)
         server.run(sockets=[listener])
     return 0 if server.started else 1
+
+
+def _require_cluster(on: str | None) -> None:
+    """Raise if runs could not use the cluster that was named, as far as that is known without it."""
+    if on is None:
+        return
+    if problem := cluster_problem(on):
+        raise UsageError(f"--on {on}: {problem}")
+    if find_spec("ray") is None:
+        raise UsageError("--on needs Ray, which is not installed", hint="pip install 'whet[ray]'")
 
 
 def _log_to_stderr() -> None:

@@ -236,6 +236,7 @@ def _command(service: Service, run: Run, folder: RunFolder, skills: Sequence[Pat
         ("--config", service.config_file),
         ("--output-dir", folder.records),
         ("--sandbox", service.sandbox),
+        ("--on", service.on),
         # Checks of the skill need to know of one, also if only arms have it.
         ("--skill", next((skill for skill in skills if skill is not None), None)),
         *(("--runner", runner or NO_AGENT) for runner in _runners(run)),

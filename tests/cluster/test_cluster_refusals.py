@@ -1,0 +1,91 @@
+"""What keeps a cluster from running trials is one error, before anything starts."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from loopback import LoopbackCluster, free_port
+from project import Project
+
+import whet
+
+PATIENCE_S = 240
+
+
+@pytest.mark.parametrize(
+    ("on", "said"),
+    [
+        ("ray://127.0.0.2:10001", "is the port of Ray Client"),
+        ("127.0.0.2:6379", 'must be "ray", or "ray://HEAD:PORT"'),
+        ("ray://127.0.0.2", 'must be "ray", or "ray://HEAD:PORT"'),
+    ],
+)
+def test_an_address_that_is_none_of_a_cluster_is_refused(project: Project, on: str, said: str) -> None:
+    ended = project.run("--on", on)
+
+    assert ended.code == 2
+    assert said in ended.stderr
+    assert not project.output_dir.exists()
+
+
+def test_a_head_that_does_not_answer_is_one_error(project: Project) -> None:
+    ended = project.run("--on", f"ray://127.0.0.2:{free_port()}")
+
+    assert ended.code == 2
+    assert "Connection refused" in ended.stderr
+    assert "start whet on a machine of the cluster" in ended.stderr
+    assert not project.output_dir.exists()
+
+
+def test_what_needs_this_machine_is_refused(project: Project) -> None:
+    recorded = project.run("--on", "ray://127.0.0.2:6379", "--record-to", "tapes")
+    project.suite("suite = [Case(id='a', prompt='true', check=ok)]")
+    shared = project.run("--on", "ray://127.0.0.2:6379", "--cwd", str(project.outside))
+
+    assert (shared.code, recorded.code) == (2, 2)
+    assert "a shared workspace is on this machine" in shared.stderr
+    assert "cassettes are recorded on this machine" in recorded.stderr
+
+
+def test_a_node_with_another_whet_or_without_the_sandbox_is_one_error(
+    three_nodes: LoopbackCluster, project: Project, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(Path(whet.__file__).parent, other / "whet")
+    (other / "whet/version.py").write_text('__version__ = "9.9.9"\n')
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    (bare / "sh").symlink_to("/bin/sh")
+    strange = three_nodes.add(env={"PYTHONPATH": str(other)})
+    poor = three_nodes.add(env={"PATH": str(bare)})
+    project.write("whet.toml", (project.root / "whet.toml").read_text().replace("./agent.sh", "dirname"))
+    try:
+        ended = project.outcome(project.start("suite.py", "--on", three_nodes.on), within_s=PATIENCE_S)
+    finally:
+        three_nodes.kill(strange)
+        three_nodes.kill(poor)
+
+    assert ended.code == 2
+    assert f"node {strange} has whet 9.9.9, and this machine has {whet.__version__}" in ended.stderr
+    assert f"node {poor} lacks dirname" in ended.stderr
+    assert not project.output_dir.exists()
+    assert three_nodes.left() == []
+
+
+def test_a_run_on_this_machine_does_not_import_ray(project: Project) -> None:
+    project.suite("suite = [Case(id='a', prompt='true', check=ok)]")
+    project.settings('[runners.sh.agent]\ntype = "command"\ncommand = "sh"\n')
+    project.starter = (sys.executable, "-X", "importtime", "-c", _AS_MODULE)
+
+    ended = project.whet("run", "suite.py")
+
+    assert ended.code == 0, ended.stderr
+    assert " ray" not in ended.stderr
+    assert "anyio" in ended.stderr
+
+
+# `Project.whet` adds the words that start whet as a module.
+_AS_MODULE = "import runpy, sys; sys.argv = ['whet', *sys.argv[4:]]; runpy.run_module('whet', run_name='__main__')"
