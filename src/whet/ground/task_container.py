@@ -33,7 +33,7 @@ from whet.ground.inlet import opened
 from whet.ground.process import open_process, run_process
 from whet.ground.runtime import RunningContainer
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, InImage, Inlet, Sink, Talk, is_there
-from whet.ground.task_environment import from_host
+from whet.ground.task_environment import ceilings_of, from_host
 from whet.ground.wardens import end_all
 from whet.model.suite import Ceilings
 from whet.model.task import Healthcheck, TaskEnvironment, TaskStep
@@ -53,16 +53,6 @@ _STAY = 'echo "$0"; while :; do sleep 86400; done'
 async def workdir_of(engine: Engine, image: str) -> str:
     """Return the folder that commands of an image start in."""
     return (await engine.call("image", "inspect", "--format", "{{.Config.WorkingDir}}", image)).out.strip() or "/"
-
-
-def ceilings_of(environment: TaskEnvironment, usual: Ceilings) -> Ceilings:
-    """Return what a container may use: what its task says, or else the settings."""
-    return Ceilings(
-        memory_mb=environment.memory_mb or usual.memory_mb,
-        processes=usual.processes,
-        cpus=environment.cpus or usual.cpus,
-        disk_mb=environment.storage_mb or usual.disk_mb,
-    )
 
 
 @dataclass(slots=True, eq=False)

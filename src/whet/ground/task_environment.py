@@ -1,4 +1,4 @@
-"""The variables of a task: some of them come from this machine, and only if the task names them."""
+"""What the environment of a task says: its variables, some of which it takes from this machine, and its limits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 
 from whet.errors import EnvironmentFailed
+from whet.model.suite import Ceilings
+from whet.model.task import TaskEnvironment
 
 _FROM_HOST = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
 
@@ -19,3 +21,13 @@ def from_host(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, s
             raise EnvironmentFailed(f"variable {name} of the task is {value}, and {match[1]} is not set here")
         found[name] = value if match is None else environ.get(match[1], match[2] or "")
     return found
+
+
+def ceilings_of(environment: TaskEnvironment, usual: Ceilings) -> Ceilings:
+    """Return what a container may use: what its task says, or else the settings."""
+    return Ceilings(
+        memory_mb=environment.memory_mb or usual.memory_mb,
+        processes=usual.processes,
+        cpus=environment.cpus or usual.cpus,
+        disk_mb=environment.storage_mb or usual.disk_mb,
+    )

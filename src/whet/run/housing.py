@@ -17,7 +17,8 @@ from whet.ground.engine import working_engine
 from whet.ground.images import Images
 from whet.ground.marks import Mark
 from whet.ground.sandbox import InImage
-from whet.ground.task_container import TaskContainer, ceilings_of, workdir_of
+from whet.ground.task_container import TaskContainer, workdir_of
+from whet.ground.task_environment import ceilings_of
 from whet.model.request import Settings
 from whet.model.run import Trial
 from whet.model.task import ImageSpec, TaskSpec
