@@ -51,8 +51,6 @@ def system(*, network: bool) -> tuple[str, ...]:
     argv = ["--proc", "/proc", "--dev", "/dev"]
     for path, how in closed_in_proc():
         argv += hidden(path) if how == "hide" else ("--ro-bind", path, path)
-    kept = [path for path in _closed("/proc/sys") if network or not path.startswith(_NETWORK)]
-    argv += _covered("/proc/sys", kept)
     for folder in _OWN_TEMPORARY:
         argv += ["--tmpfs", folder]
     for folder in (*_FOLDERS, *_IN_RUN):
@@ -60,6 +58,9 @@ def system(*, network: bool) -> tuple[str, ...]:
     for folder in _IN_SYS:
         if Path(folder).is_dir():
             argv += _covered(folder, () if folder in _NEVER_CLOSED else _closed(folder))
+    # Last, because it brings a mount for each path in it that is covered.
+    kept = [path for path in _closed("/proc/sys") if network or not path.startswith(_NETWORK)]
+    argv += _covered("/proc/sys", kept)
     return tuple(argv)
 
 
