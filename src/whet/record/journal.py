@@ -180,7 +180,7 @@ def _knowing(known: Iterable[Line]) -> Reader[Line]:
 
 
 class Journal(TrialLines):
-    """Appends results and reads them back; *known* are lines of it that were read before, which saves half the time."""
+    """Appends results and reads them back; *known* lines were read before, which saves a third of the time."""
 
     def __init__(self, path: Path, known: Iterable[Line] = ()) -> None:
         self._path = path
