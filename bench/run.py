@@ -10,6 +10,7 @@ import os
 import platform
 
 import claims
+import cluster
 import expectations
 import gateway
 import memory
@@ -24,7 +25,7 @@ import viewing
 
 def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-    modules = (startup, overhead, skills, memory, reading, expectations, claims, service, viewing, page_times, gateway)
+    modules = (startup, overhead, skills, memory, reading, expectations, claims, service, viewing, page_times, gateway, cluster)
     for module in modules:
         print((module.__doc__ or "").splitlines()[0])
         for name, value in module.measure().items():
