@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "cluster"))
 
@@ -54,10 +55,16 @@ class Run:
             command, cwd=self.folder, env=self.cluster.environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
 
-    def lines(self) -> list[str]:
+    def journal(self) -> list[dict[str, Any]]:
         journal = self.folder / ".whet/runs/latest/journal.jsonl"
-        lines = journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
-        return [json.loads(line)["key"]["case"] for line in lines]
+        return [json.loads(line) for line in journal.read_bytes().split(b"\n")[:-1]] if journal.exists() else []
+
+    def lines(self) -> list[str]:
+        return [line["key"]["case"] for line in self.journal()]
+
+    def failures(self) -> dict[str, int]:
+        """Return what went wrong with trials, which should be nothing."""
+        return dict(Counter(line["failure"]["message"] for line in self.journal() if line["failure"]))
 
     def kill(self, victim: str) -> bool:
         """Kill one of these, and return whether there was one."""
@@ -106,10 +113,7 @@ def main() -> int:
                 lost, doubled = TRIALS - len(keys), sum(count - 1 for count in keys.values())
                 left = run.left()
                 wrong += lost + doubled + left + (run.process.returncode != 0)
-                print(
-                    f"{dict(done)}: {lost} lost, {doubled} doubled, {left} left, exit {run.process.returncode}",
-                    flush=True,
-                )
+                print(f"{dict(done)}: {lost} lost, {doubled} doubled, {left} left, {run.failures()}", flush=True)
     finally:
         cluster.close()
     return 1 if wrong else 0

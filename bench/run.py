@@ -10,9 +10,9 @@ import os
 import platform
 
 import claims
-import cluster
 import expectations
 import gateway
+import many_nodes
 import memory
 import overhead
 import page_times
@@ -25,7 +25,20 @@ import viewing
 
 def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-    modules = (startup, overhead, skills, memory, reading, expectations, claims, service, viewing, page_times, gateway, cluster)
+    modules = (
+        startup,
+        overhead,
+        skills,
+        memory,
+        reading,
+        expectations,
+        claims,
+        service,
+        viewing,
+        page_times,
+        gateway,
+        many_nodes,
+    )
     for module in modules:
         print((module.__doc__ or "").splitlines()[0])
         for name, value in module.measure().items():
