@@ -12,6 +12,7 @@ import platform
 import claims
 import expectations
 import gateway
+import many_nodes
 import memory
 import overhead
 import page_times
@@ -29,7 +30,7 @@ def main() -> None:
         (startup, overhead, skills, memory, scale),
         (reading, expectations, claims, service, viewing, page_times),
     )
-    for module in (*run, *look, gateway):
+    for module in (*run, *look, gateway, many_nodes):
         print((module.__doc__ or "").splitlines()[0])
         for name, value in module.measure().items():
             print(f"  {name:40} {value:10.2f}")

@@ -82,9 +82,17 @@ class LoopbackCluster:
         return set(bearing(f"{self.folder}/ray"))
 
     def kill(self, address: str) -> None:
-        """Kill the raylet of a node, and all else of it that `ray start` started."""
-        for pid in self._pids.pop(address):
+        """Kill everything of a node at once, as if its machine had lost its power: Ray's processes, and whet's own."""
+        own = self._pids.pop(address)
+        workers = [pid for pid in bearing("ray::") if parent(pid) in own]
+        # The last argument of the process of a node is its keeper.
+        nodes = [pid for pid in bearing("whet.run.node") if arguments(pid)[-1] in map(str, workers)]
+        for pid in (*own, *workers, *nodes):
             end(pid)
+
+    def holding(self, address: str) -> list[int]:
+        """Return the workers of a node that hold a trial."""
+        return [pid for pid in bearing("ray::hold_here") if parent(pid) in self._pids[address]]
 
     def left(self, within_s: float = 30) -> list[str]:
         """Return what processes of whet's nodes, and files of them, are still there after a while."""
@@ -123,6 +131,20 @@ def bearing(text: str) -> list[int]:
         if text in arguments and int(place.name) != os.getpid():
             found.append(int(place.name))
     return found
+
+
+def arguments(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return [""]
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def belongs(pid: int, folder: Path) -> bool:

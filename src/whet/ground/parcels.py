@@ -137,7 +137,9 @@ def _write(stream: IO[bytes], header: _Header, place: Path) -> None:
         case "d":
             place.mkdir(mode=0o700)
         case "p":
-            os.mkfifo(place, header.mode)
+            os.mkfifo(place, 0o600)
+            place.chmod(header.mode)
+            os.utime(place, ns=(header.mtime_ns, header.mtime_ns))
         case "l":
             os.symlink(os.fsdecode(stream.read(header.size)), place)  # noqa: PTH211 - the target comes first
             os.utime(place, ns=(header.mtime_ns, header.mtime_ns), follow_symlinks=False)

@@ -50,6 +50,7 @@ _PIECES_UNDER_WAY = 16
 # A trial is given up if it loses this many nodes: it may be what brings them down.
 _MOST_LOST = 5
 _MOST_TRIES = 50
+_PAUSE_S = 0.25
 _PARTS = ("trials", "workspaces")
 
 
@@ -116,6 +117,8 @@ class Cluster:
                 if len(lost) >= _MOST_LOST:
                     return _given_up(trial, lost, started_at, error)
                 parts.gateways.notice(f"{trial.key}: {error.message}; attempt {len(lost) + 1} begins")
+                # What dies takes a while to be gone: the next attempt should not meet it again.
+                await anyio.sleep(_PAUSE_S * 2 ** len(lost))
                 continue
             return _with(lost, result)
 

@@ -230,6 +230,7 @@ class Node:
                 lambda reader, writer: leases.start_soon(self._lease, reader, writer), sock=listener
             )
             await self._obey(reader)
+            Path(socket_of(self._folder)).unlink(missing_ok=True)  # noqa: ASYNC240 - no lease may come any more
             server.close()
             leases.cancel_scope.cancel()
         loop.remove_reader(gone)

@@ -73,7 +73,14 @@ def roots_of(plan: Plan, settings: Settings) -> tuple[Path, ...]:
         if path.is_absolute() and not _is_of_machine(path) and os.path.lexists(path):
             found[path] = None
     kept = sorted(path for path in found if path.parent != path)
-    return tuple(path for path in kept if not any(other in path.parents for other in kept))
+    return tuple(path for path in kept if not any(_is_in(path, other, settings) for other in kept))
+
+
+def _is_in(path: Path, root: Path, settings: Settings) -> bool:
+    """Return whether *path* travels with *root*, which it is below: not if it is in a folder that stays behind."""
+    if root not in path.parents or path.is_relative_to(settings.output_dir):
+        return False
+    return not {_RECORDS, *_NOT_OF_SUITE}.intersection(path.relative_to(root).parts)
 
 
 def _suite_root(suite: Suite) -> Path:
@@ -148,7 +155,9 @@ class _Writer(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO, order: Order) -> None:
         super().__init__(file, protocol=5)
-        self._places = [(str(place), digest) for digest, place in order.places.items()]
+        # The innermost first.
+        places = sorted(order.places.items(), key=lambda item: len(item[1].parts), reverse=True)
+        self._places = [(str(place), digest) for digest, place in places]
         self._functions = {id(function): name for name, function in _functions(order.plan.suite)}
 
     def persistent_id(self, value: Any) -> Any:

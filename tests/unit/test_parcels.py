@@ -1,0 +1,98 @@
+"""Folders come out of a parcel as they went in, and nothing comes out elsewhere."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from whet.ground.parcels import Unpackable, keep_parcel, pack, unpack, write_parcel
+
+
+def made(root: Path) -> Path:
+    (root / "a/closed").mkdir(parents=True)
+    (root / "a/run.sh").write_text("#!/bin/sh\n")
+    (root / "a/run.sh").chmod(0o755)
+    (root / "a/closed/deep").write_bytes(os.urandom(3_000_000))
+    (root / "a/closed").chmod(0o500)
+    (root / "a/link").symlink_to("/nowhere")
+    (root / os.fsdecode(b"odd-\xff")).write_text("odd")
+    (root / "empty").mkdir()
+    os.mkfifo(root / "pipe")
+    with (root / "holes").open("wb") as file:
+        file.truncate(5_000_000)
+    os.utime(root / "a/run.sh", (1, 1))
+    return root
+
+
+def seen(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    found = {}
+    for path in root.rglob("*"):
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() else os.fsencode(path.readlink()) if path.is_symlink() else b""
+        found[str(path.relative_to(root))] = (status.st_mode, status.st_mtime_ns, content)
+    return found
+
+
+def test_a_folder_comes_out_as_it_went_in(tmp_path: Path) -> None:
+    root, out = made(tmp_path / "root"), tmp_path / "out"
+    out.mkdir()
+
+    unpack(io.BytesIO(b"".join(pack(root, "name"))), out)
+
+    assert seen(out / "name") == seen(root)
+    assert (out / "name/holes").stat().st_blocks == 0
+
+
+def test_folders_and_records_can_stay_behind_and_contents_change(tmp_path: Path) -> None:
+    root, out = made(tmp_path / "root"), tmp_path / "out"
+    out.mkdir()
+    stream = pack(root, "name", skip=lambda path: path == "a/closed", change=lambda data: data.replace(b"sh", b"SH"))
+
+    unpack(io.BytesIO(b"".join(stream)), out)
+
+    assert not (out / "name/a/closed").exists()
+    assert (out / "name/a/link").is_symlink()
+    assert (out / "name/a/run.sh").read_bytes() == b"#!/bin/SH\n"
+
+
+def test_a_parcel_is_kept_by_its_digest_or_not_at_all(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    digest, size = write_parcel(pack(made(tmp_path / "root"), "root"), file)
+    store = tmp_path / "store"
+    store.mkdir()
+
+    place = keep_parcel(file, digest, store)
+    with pytest.raises(Unpackable, match="another digest"):
+        keep_parcel(io.BytesIO(file.getvalue()[:-1]), digest, store)
+
+    assert size == len(file.getvalue())
+    assert seen(place / "root") == seen(tmp_path / "root")
+    assert [path.name for path in store.iterdir()] == [digest]
+
+
+@pytest.mark.parametrize("name", ["../out", "/etc/x", "a/b", "..", "link/inside", ""])
+def test_no_entry_leaves_its_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path)
+    out = tmp_path / "deep" / "out"
+    out.mkdir(parents=True)
+    stream = b"".join((*pack(tmp_path / "link", "link"), *pack(tmp_path / "file", name)))
+
+    with pytest.raises(Unpackable):
+        unpack(io.BytesIO(stream), out)
+
+    assert [path.name for path in out.iterdir()] == ["link"]
+    assert not (tmp_path / "inside").exists()
+
+
+def test_a_garbled_parcel_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x" * 100)
+    stream = b"".join(pack(tmp_path / "file", "file"))
+
+    for number, garbled in enumerate((stream[:-1], b"\xff" * 50, stream[:2])):
+        (tmp_path / f"out{number}").mkdir()
+        with pytest.raises(Unpackable):
+            unpack(io.BytesIO(garbled), tmp_path / f"out{number}")
