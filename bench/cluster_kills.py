@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "cluster"))
 
-from loopback import LoopbackCluster, bearing, belongs, end
+from loopback import LoopbackCluster, bearing, end, of_folder
 
 KILLS, PER_RUN, TRIALS = 50, 5, 120
 VICTIMS = {"lease": "ray::hold_here", "process": "whet.run.node", "keeper": "ray::Keeper", "node": "", "driver": ""}
@@ -77,7 +77,7 @@ class Run:
             self.cluster.kill(self.cluster.nodes[-1])
             self.cluster.add()
             return True
-        found = [pid for pid in bearing(VICTIMS[victim]) if belongs(pid, self.cluster.folder)]
+        found = of_folder(VICTIMS[victim], self.cluster.folder)
         if found:
             end(random.choice(found))
         return bool(found)

@@ -133,6 +133,12 @@ def bearing(text: str) -> list[int]:
     return found
 
 
+def of_folder(text: str, folder: Path) -> list[int]:
+    """Return the processes with *text* in their arguments that belong to a cluster, without those that they forked."""
+    found = {pid for pid in bearing(text) if belongs(pid, folder)}
+    return [pid for pid in found if parent(pid) not in found]
+
+
 def arguments(pid: int) -> list[str]:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from loopback import LoopbackCluster, bearing, belongs, end
+from loopback import LoopbackCluster, end, of_folder
 from project import Outcome, Project
 
 from whet.model.run import TrialKey
@@ -31,7 +31,7 @@ def until(is_so: Callable[[], object], what: str) -> None:
 
 def of_cluster(cluster: LoopbackCluster, text: str) -> list[int]:
     """Return the processes of the cluster with *text* in their arguments."""
-    return [pid for pid in bearing(text) if belongs(pid, cluster.folder)]
+    return of_folder(text, cluster.folder)
 
 
 def begin(cluster: LoopbackCluster, project: Project, *args: str) -> subprocess.Popen[bytes]:

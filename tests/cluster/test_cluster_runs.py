@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from loopback import LoopbackCluster
+from loopback import LoopbackCluster, bearing
 from project import Outcome, Project
 
 PATIENCE_S = 240
@@ -105,3 +106,15 @@ def test_what_a_trial_needs_decides_where_it_runs(three_nodes: LoopbackCluster, 
     assert found.code == 0, found.stderr
     scratch = {note.name.split(".")[0] for note in project.outside.iterdir()}
     assert len(scratch) == 1
+
+
+def test_a_cluster_of_this_machine_is_started_and_ended_with_the_run(project: Project) -> None:
+    with tempfile.TemporaryDirectory(prefix="wr-") as folder:
+        environ = {"TMPDIR": folder, "RAY_TMPDIR": folder}
+        process = project.start("suite.py", "--on", "ray", "--trials", "1", env=environ)
+        ended = project.outcome(process, within_s=PATIENCE_S)
+        left = bearing(folder)
+
+    assert ended.code == 1, ended.stderr
+    assert len(lines(ended.folder)) == 20
+    assert left == []
