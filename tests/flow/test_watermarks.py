@@ -115,7 +115,7 @@ def test_a_resumed_run_gives_its_agents_the_word_it_began_with_and_the_next_run_
 
 def test_a_skill_that_no_session_shows_is_told_in_the_run_and_in_the_comparison(skilled: Project) -> None:
     arms = ("--arm", "without=skill:none", "--arm", "with=skill:v1/deploy", "--trials", "2")
-    told = "the skill of the arm with may never have reached one: none of the 2 sessions shows it, not even in a list"
+    told = 'the skill of the arm "with" may never have reached one: none of the 2 sessions shows it, not even in a list'
     skilled.settings('[runners.one.agent]\ntype = "command"\ncommand = "true"\n')
     silent = skilled.run(*arms)
     seen = [trial["skill_shown"] for trial in silent.trials]

@@ -55,7 +55,7 @@ class ArmSamples:
         if not seen or any(seen):
             return None
         shown = f"none of the {len(seen)} sessions shows it" if len(seen) > 1 else "the only session does not show it"
-        return f"the skill of the arm {self.arm} may never have reached {self.runner}: {shown}, not even in a list"
+        return f'the skill of the arm "{self.arm}" may never have reached {self.runner}: {shown}, not even in a list'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
