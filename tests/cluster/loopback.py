@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -107,7 +108,9 @@ class LoopbackCluster:
         return [*processes, *logs, *self.scratch()]
 
     def scratch(self) -> list[str]:
-        return [str(path) for path in self.folder.glob("whet-????????") if path.is_dir()]
+        # Folders of attempts, and not those of nodes, which are named by their user.
+        made = (path for path in self.folder.glob("whet-*") if re.fullmatch(r"whet-[a-z0-9_]{8}", path.name))
+        return [str(path) for path in made if path.is_dir()]
 
     def close(self) -> None:
         for address in reversed(self.nodes):
