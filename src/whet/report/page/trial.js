@@ -14,7 +14,7 @@ import { address, events as eventsAt, get } from "./source.js";
 import { isTrouble, timeOf } from "./steps.js";
 import { longText } from "./stepview.js";
 import { Timeline } from "./timeline.js";
-import { armName, badge, count, money, score, short, took, VERDICTS, when } from "./words.js";
+import { armName, badge, count, isGuessed, money, score, short, took, VERDICTS, when } from "./words.js";
 
 /** A trial. */
 export async function showTrial(context, run, caseId, runner, arm, number) {
@@ -167,6 +167,8 @@ function drawFigures(place, document, model) {
   const { trial } = document;
   const { usage } = trial;
   const times = timeOf(model);
+  // Agents that report no tokens get a guess, which no comparison counts.
+  const guess = isGuessed(usage) ? el("span", { class: "quiet" }, " guessed from the characters") : null;
   const skills = trial.detected_skills.map((each) => [el("span", { class: "kind skill" }, said(each.skill)), el("span", { class: "quiet" }, ` ${each.confidence} `)]);
   place.replaceChildren(
     el("h2", null, "Where it went"),
@@ -175,8 +177,8 @@ function drawFigures(place, document, model) {
       ["Began", when(trial.started_at)],
       ["Took", took(trial.duration_s)],
       ["Steps", trial.steps || null],
-      ["Tokens in", typeof usage?.input_tokens === "number" ? [short(usage.input_tokens), usage.cached_tokens ? el("span", { class: "quiet" }, ` ${short(usage.cached_tokens)} cached`) : null] : null],
-      ["Tokens out", typeof usage?.output_tokens === "number" ? [short(usage.output_tokens), usage.reasoning_tokens ? el("span", { class: "quiet" }, ` ${short(usage.reasoning_tokens)} reasoning`) : null] : null],
+      ["Tokens in", typeof usage?.input_tokens === "number" ? [short(usage.input_tokens), usage.cached_tokens ? el("span", { class: "quiet" }, ` ${short(usage.cached_tokens)} cached`) : null, guess] : null],
+      ["Tokens out", typeof usage?.output_tokens === "number" ? [short(usage.output_tokens), usage.reasoning_tokens ? el("span", { class: "quiet" }, ` ${short(usage.reasoning_tokens)} reasoning`) : null, guess?.cloneNode(true)] : null],
       ["Cost", money(usage?.cost_usd)],
       ["Skills used", skills.length ? skills : null],
       ["User", trial.user ? [said(trial.user.outcome ?? "?"), trial.user.reason ? [": ", said(trial.user.reason)] : null] : null],
