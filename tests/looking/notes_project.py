@@ -151,11 +151,11 @@ def make_project(folder: Path) -> Project:
     return Project(folder, decided, before, after, hostile)
 
 
-def make_told(folder: Path, events: list[dict[str, object]]) -> str:
+def make_told(folder: Path, events: list[dict[str, object]], prompt: str = "Tell.") -> str:
     """Make a project whose agent prints these events, and return the id of its run."""
     (folder / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
     (folder / "agent.py").write_text("import sys\nprint(open(sys.argv[1]).read())\n")
-    (folder / "suite.py").write_text("from whet import case\n@case(prompt='Tell.')\ndef told(session, ctx): pass\n")
+    (folder / "suite.py").write_text(f"from whet import case\n@case(prompt={prompt!r})\ndef told(session, ctx): pass\n")
     args = ["./agent.py", str(folder / "events.jsonl")]
     (folder / "whet.toml").write_text(RUNNER.format(name="told", args=_toml(args)))
     return run_suite(folder, "suite.py")
