@@ -144,28 +144,28 @@ def make_project(folder: Path) -> Project:
     }
     made = "".join(RUNNER.format(name=name, args=_toml(args)) for name, args in runners.items())
     (folder / "whet.toml").write_text(SETTINGS.format(runners=made))
-    hostile = _run(folder, "hostile.py", "--runner", "attacker")
-    before = _run(folder, "suite.py", "--runner", "hasty")
-    after = _run(folder, "suite.py", "--runner", "careful")
-    decided = _run(folder, "suite.py", "--trials", "3", "--arm", "old=runner:hasty", "--arm", "new=runner:careful")
+    hostile = run_suite(folder, "hostile.py", "--runner", "attacker")
+    before = run_suite(folder, "suite.py", "--runner", "hasty")
+    after = run_suite(folder, "suite.py", "--runner", "careful")
+    decided = run_suite(folder, "suite.py", "--trials", "3", "--arm", "old=runner:hasty", "--arm", "new=runner:careful")
     return Project(folder, decided, before, after, hostile)
 
 
-def make_told(folder: Path, events: list[dict[str, object]]) -> str:
+def make_told(folder: Path, events: list[dict[str, object]], prompt: str = "Tell.") -> str:
     """Make a project whose agent prints these events, and return the id of its run."""
     (folder / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
     (folder / "agent.py").write_text("import sys\nprint(open(sys.argv[1]).read())\n")
-    (folder / "suite.py").write_text("from whet import case\n@case(prompt='Tell.')\ndef told(session, ctx): pass\n")
+    (folder / "suite.py").write_text(f"from whet import case\n@case(prompt={prompt!r})\ndef told(session, ctx): pass\n")
     args = ["./agent.py", str(folder / "events.jsonl")]
     (folder / "whet.toml").write_text(RUNNER.format(name="told", args=_toml(args)))
-    return _run(folder, "suite.py")
+    return run_suite(folder, "suite.py")
 
 
 def _toml(args: list[str]) -> str:
     return "[" + ", ".join('"' + arg.replace("\\", "\\\\").replace('"', '\\"') + '"' for arg in args) + "]"
 
 
-def _run(folder: Path, *arguments: str) -> str:
+def run_suite(folder: Path, *arguments: str) -> str:
     """Run a suite, and return the id of the run."""
     argv = [sys.executable, "-m", "whet", "run", "--sandbox", "local", *arguments]
     ended = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S * 3)

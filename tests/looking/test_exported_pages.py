@@ -73,6 +73,16 @@ def test_a_file_cannot_do_what_needs_a_server_and_does_not_offer_it(browser: Bro
         assert visitor.page.get_by_text("Add a note").count() == 0
 
 
+def test_a_file_says_once_that_raw_files_are_not_in_it(browser: Browser, exported: Path, project: Project) -> None:
+    with _opened(browser, exported) as visitor:
+        visitor.page.goto(f"{exported.as_uri()}#/runs/{project.decided}/trials/dated/hasty/old/1?show=files")
+        panel = visitor.page.get_by_role("tabpanel")
+        expect(panel.get_by_role("listitem").filter(has_text="session.json")).to_be_visible()
+
+        expect(panel.get_by_text("not part of the exported file")).to_have_count(1)
+        assert panel.get_by_role("button").count() == 0
+
+
 def test_axe_finds_nothing_in_a_file(browser: Browser, exported: Path) -> None:
     script = axe.source()
     with _opened(browser, exported) as visitor:

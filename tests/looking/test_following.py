@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from browsing import visit
-from notes_project import PATIENCE_S, viewed
+from notes_project import PATIENCE_S, run_suite, viewed
 from playwright.sync_api import Browser, expect
 
 SUITE = """
@@ -43,10 +43,7 @@ def test_a_run_under_way_is_followed_to_its_end(browser: Browser, tmp_path: Path
     ):
         visitor.page.goto(f"{viewer.url}/#/")
         expect(visitor.page.locator("h1")).to_contain_text("Runs of")
-        while not visitor.page.get_by_role("table").get_by_text("running").count():
-            assert running.poll() is None
-            visitor.page.reload()
-            visitor.page.locator("main:not([aria-busy]) h1").wait_for()
+        expect(visitor.page.get_by_role("table")).to_contain_text("running")
         visitor.page.get_by_role("table").get_by_role("link").first.click()
         expect(visitor.page.get_by_text("1 of 2 trials ended.")).to_be_visible()
         expect(visitor.row("Cases", "waits")).to_contain_text("not run")
@@ -59,3 +56,24 @@ def test_a_run_under_way_is_followed_to_its_end(browser: Browser, tmp_path: Path
         expect(visitor.page.locator("#announced")).to_have_text("The run has ended: failed.")
         assert visitor.page.evaluate("window.stayed") is True
         assert running.wait(PATIENCE_S) == 1
+
+
+def test_the_list_of_runs_shows_one_that_begins_later(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "suite.py").write_text(SUITE.replace("GATE", str(tmp_path)))
+    (tmp_path / "whet.toml").write_text(SETTINGS)
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        visitor.page.goto(f"{viewer.url}/#/")
+        expect(visitor.page.get_by_text("There is nothing here yet")).to_be_visible()
+        visitor.page.evaluate("window.stayed = true")
+
+        first = run_suite(tmp_path, "suite.py")
+        link = visitor.page.locator(f"a[href='#/runs/{first}']")
+        expect(visitor.row("Runs, newest first", first)).to_contain_text("failed")
+        expect(visitor.page.get_by_role("link", name="Compare two")).to_have_count(0)
+        link.focus()
+        second = run_suite(tmp_path, "suite.py")
+
+        expect(visitor.row("Runs, newest first", second)).to_contain_text("failed")
+        expect(link).to_be_focused()
+        expect(visitor.page.get_by_role("link", name="Compare two")).to_be_visible()
+        assert visitor.page.evaluate("window.stayed") is True

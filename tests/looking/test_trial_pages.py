@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from browsing import Visit, visit
-from notes_project import Project, make_told, viewed
+from notes_project import Project, Viewer, make_told, viewed
 from playwright.sync_api import Browser, Locator, Route, expect
 
 
@@ -34,7 +34,7 @@ def test_a_trial_says_why_it_failed_and_what_happened(visitor: Visit, project: P
     expect(_step(visitor, "Write").locator("summary")).to_contain_text("edits CHANGELOG.md")
     expect(visitor.page.locator(".step.message strong")).to_have_text("the log")
     expect(visitor.page.locator(".step.final table")).to_contain_text("Added")
-    expect(visitor.page.get_by_role("list", name="Time of the session")).to_contain_text("Bash")
+    expect(visitor.page.get_by_role("list", name="Time of the trial")).to_contain_text("Bash")
 
 
 def test_tokens_stand_at_the_step_that_took_them_also_of_agents_that_tell_them_before_it(
@@ -81,7 +81,7 @@ def test_each_call_has_its_time_and_calls_at_the_same_time_count_once(browser: B
         visitor.go(f"/runs/{run}/trials/told/told/default/1", "told")
 
         expect(_step(visitor, "Bash").locator(".figure")).to_have_text("2.0 s")
-        went = visitor.page.get_by_role("list", name="Time of the session").get_by_role("listitem")
+        went = visitor.page.get_by_role("list", name="Time of the trial").get_by_role("listitem")
         expect(went).to_contain_text(["Model and waiting", "Fetch", "Bash"])
         expect(went.first).to_contain_text("3.0 s")
 
@@ -214,6 +214,50 @@ def test_files_are_shown_as_text_and_downloaded_as_they_are(visitor: Visit, proj
     assert "+- various fixes" in download.value.path().read_text()
 
 
+def test_on_a_phone_downloads_cover_no_text_and_all_tabs_are_on_the_screen(
+    browser: Browser, viewer: Viewer, project: Project
+) -> None:
+    with visit(browser, viewer, {"width": 390, "height": 844}) as visitor:  # type: ignore[arg-type]
+        _open(visitor, project, query="?show=files")
+        visitor.page.locator(".files").wait_for()
+
+        covered = visitor.page.locator(".files > li").evaluate_all("""(lines) => lines.filter((line) => {
+            const button = line.querySelector("button").getBoundingClientRect();
+            const texts = document.createRange();
+            texts.selectNodeContents(line.querySelector("summary"));
+            return [...texts.getClientRects()].some((text) => text.right > button.left && text.top < button.bottom);
+        }).length""")
+        tabs = [tab.bounding_box() for tab in visitor.page.get_by_role("tab").all()]
+
+    assert covered == 0
+    assert len(tabs) == 4
+    assert all(tab is not None and tab["x"] + tab["width"] <= 390 for tab in tabs)
+
+
+def test_a_long_prompt_is_folded_and_the_time_of_a_trial_adds_up(browser: Browser, tmp_path: Path) -> None:
+    # The session takes two milliseconds by its events, and no program starts in that time.
+    call = {
+        "type": "tool_call",
+        "at": "2026-01-05T09:00:00.000Z",
+        "id": "a",
+        "tool": "Bash",
+        "args": {"command": "make"},
+    }
+    result = {"type": "tool_result", "at": "2026-01-05T09:00:00.001Z", "id": "a", "output": "ok", "ok": True}
+    final = {"type": "final_output", "at": "2026-01-05T09:00:00.002Z", "text": "Done."}
+    prompt = "Look at every line of this.\n" * 200
+    run = make_told(tmp_path, [call, result, final], prompt)
+
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        visitor.go(f"/runs/{run}/trials/told/told/default/1", "told")
+
+        expect(visitor.page.get_by_role("region", name="Notes")).to_be_in_viewport()
+        went = visitor.page.get_by_role("list", name="Time of the trial").get_by_role("listitem")
+        expect(went.last).to_contain_text("Starting and grading")
+        visitor.page.get_by_role("button", name="Show all 201 lines").click()
+        expect(visitor.page.get_by_role("group", name="Prompt")).to_have_text(prompt)
+
+
 def test_what_comes_later_moves_no_button_that_somebody_is_about_to_press(visitor: Visit, project: Project) -> None:
     held: list[Route] = []
     visitor.page.route("**/events/**", lambda route: held.append(route))  # noqa: PLW0108 - it takes no method
@@ -224,7 +268,7 @@ def test_what_comes_later_moves_no_button_that_somebody_is_about_to_press(visito
     for route in held:
         route.continue_()
 
-    expect(visitor.page.get_by_role("list", name="Time of the session")).to_be_visible()
+    expect(visitor.page.get_by_role("list", name="Time of the trial")).to_be_visible()
     assert held
     assert add.bounding_box() == before
 

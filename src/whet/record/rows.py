@@ -38,11 +38,12 @@ class RowUsage(Struct, frozen=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    sources: dict[str, str] = {}
 
     @property
     def total_tokens(self) -> int | None:
-        """Input and output together, if both are known."""
-        both = self.input_tokens is not None and self.output_tokens is not None
+        """Input and output together, if both are known; what was guessed from a number of characters is not."""
+        both = self.input_tokens is not None and self.output_tokens is not None and "chars" not in self.sources.values()
         return (self.input_tokens or 0) + (self.output_tokens or 0) if both else None
 
 

@@ -24,6 +24,7 @@ from whet.report.view_run import RunView
 _MOST_CASES = 2000
 _LARGEST_SESSION = 16 << 20
 _BEFORE, _AFTER = "the run before", "the run after"
+_OTHER_SUITE = "these are runs of two suites: only the cases that both have are compared"
 _OTHER_CONTENT = "the suite has changed between the two runs: only the cases that both have are compared"
 
 
@@ -35,9 +36,8 @@ def compare_document(before: RunView, after: RunView) -> CompareDocument:
     """Return what two runs say beside each other."""
     a, b = before.document(), after.document()
     comparisons, refused = _compared(before, after)
-    was, now = (_passed(document) for document in (a, b))
+    was, now = (_passed(document, arms) for document, arms in zip((a, b), _arms_in_common(a, b), strict=True))
     both = [case for case in now if case in was]
-    same = before.asked.suite_digest == after.asked.suite_digest
     return CompareDocument(
         a=a.run,
         b=b.run,
@@ -53,7 +53,7 @@ def compare_document(before: RunView, after: RunView) -> CompareDocument:
             "duration_s": [a.run.duration_s, b.run.duration_s],
             "amounts": [each for found in comparisons[:1] for each in found.amounts],
         },
-        notes=tuple(dict.fromkeys((*(() if same else (_OTHER_CONTENT,)), *_notes(comparisons)))),
+        notes=tuple(dict.fromkeys((*_otherness(before, after), *_notes(comparisons)))),
     )
 
 
@@ -72,18 +72,31 @@ def _compared(before: RunView, after: RunView) -> tuple[tuple[Comparison, ...], 
         return (), f"a run cannot be read: {error.strerror}"
 
 
+def _otherness(before: RunView, after: RunView) -> Iterator[str]:
+    """Yield that both did not run the same."""
+    if before.asked.suite_digest != after.asked.suite_digest:
+        yield _OTHER_CONTENT if before.asked.suite == after.asked.suite else _OTHER_SUITE
+
+
 def _notes(comparisons: tuple[Comparison, ...]) -> Iterator[str]:
     for found in comparisons:
         yield from found.notes
 
 
-def _passed(document: RunDocument) -> dict[str, bool]:
-    """Return whether each case passed; a case of which nothing ended, or everything errored, says nothing."""
+def _arms_in_common(before: RunDocument, after: RunDocument) -> tuple[set[str], set[str]]:
+    """Return the arms of each that the other has too; two runs of one arm each are compared whatever its name is."""
+    old, new = ({each.arm for case in document.cases for each in case.executions} for document in (before, after))
+    return (old, new) if len(old) == len(new) == 1 else (old & new, old & new)
+
+
+def _passed(document: RunDocument, arms: set[str]) -> dict[str, bool]:
+    """Return whether each case passed in *arms*; one of which nothing ended, or everything errored, says nothing."""
+    executions = {case.id: [each for each in case.executions if each.arm in arms] for case in document.cases}
     return {
-        case.id: case.passed
-        for case in document.cases
-        if case.id not in document.voided and any(execution.trials for execution in case.executions)
-        if case.passed or any(execution.status in UNEXPECTED for execution in case.executions)
+        case: all(each.passed for each in own)
+        for case, own in executions.items()
+        if case not in document.voided and any(each.trials for each in own)
+        if all(each.passed for each in own) or any(each.status in UNEXPECTED for each in own)
     }
 
 

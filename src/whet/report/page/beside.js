@@ -9,7 +9,7 @@ import { keepState, keyParts, place, trialPlace } from "./places.js";
 import { address, events as eventsAt, get } from "./source.js";
 import { stepElement } from "./stepview.js";
 import { Steps } from "./steps.js";
-import { armName, badge, between, count, money, short, sign, took, VERDICTS } from "./words.js";
+import { armName, badge, between, count, isGuessed, money, short, sign, took, VERDICTS } from "./words.js";
 
 const MOST_STEPS = 400;
 
@@ -59,7 +59,7 @@ function headOf({ run, path, key, document: { trial } }, label) {
     "section",
     { class: "card", "aria-label": label },
     el("h2", null, el("a", { href: trialPlace(run, path) }, nameOf(key)), " ", badge(VERDICTS[trial.status])),
-    el("p", { class: "quiet" }, [took(trial.duration_s), trial.steps ? count(trial.steps, "step") : null, trial.usage?.total_tokens ? `${short(trial.usage.total_tokens)} tokens` : null, money(trial.usage?.cost_usd)].filter(Boolean).join(" · ")),
+    el("p", { class: "quiet" }, [took(trial.duration_s), trial.steps ? count(trial.steps, "step") : null, trial.usage?.total_tokens && !isGuessed(trial.usage) ? `${short(trial.usage.total_tokens)} tokens` : null, money(trial.usage?.cost_usd)].filter(Boolean).join(" · ")),
     trial.failure ? el("p", { class: "reason-text" }, said(trial.failure.message.split("\n")[0])) : null,
   );
 }

@@ -7,7 +7,7 @@ import { setKeys } from "./keys.js";
 import { here, rateText, runLink, trail } from "./parts.js";
 import { place } from "./places.js";
 import { address, get } from "./source.js";
-import { armName, badge, counted, money, percent, points, runVerdict, took, when } from "./words.js";
+import { armName, badge, counted, exactly, money, percent, points, runVerdict, took } from "./words.js";
 
 /** A run beside an earlier one. */
 export async function showCompare({ main, signal }, before, after) {
@@ -16,13 +16,13 @@ export async function showCompare({ main, signal }, before, after) {
   const told = document.comparisons.flatMap((each) => each.notes);
   const notes = (document.notes ?? []).filter((note) => !told.includes(note));
   main.replaceChildren(
-    trail(runLink(b.id, "Run of ", said(b.suite)), here("Compared with the run before")),
+    trail(runLink(b.id, "Run of ", said(b.suite)), here("Compared with the run of ", exactly(a.started_at) ?? said(a.id))),
     el("h1", { tabindex: -1 }, a.suite === b.suite ? [said(b.suite), ": two runs"] : "Two runs"),
     el("div", { class: "beside heads" }, runHead("Before", a), runHead("After", b)),
     document.refused ? notice("warn", el("p", null, "The runs cannot be compared as a whole: ", said(document.refused))) : "",
     ...document.comparisons.map((each) => comparisonCard(b.id, each, { nameOf: sideOf, about: armIn(each.candidate), runners: new Set(document.comparisons.map(({ runner }) => runner)).size })),
     notes.length ? notice("note", el("ul", null, notes.map((note) => el("li", null, said(note))))) : "",
-    el("div", { class: "columns" }, caseList("Newly failing", document.newly_failing, b.id, "bad"), caseList("Newly passing", document.newly_passing, b.id, "good")),
+    changed(document),
     moved(document, b.id),
     costs(document.costs),
     difference("The skills", document.skill_diff),
@@ -48,10 +48,17 @@ function runHead(title, run) {
     "section",
     { class: "card", "aria-label": title },
     el("p", { class: "quiet" }, title),
-    el("h2", null, runLink(run.id, when(run.started_at) ?? said(run.id)), " ", badge(runVerdict(run))),
+    el("h2", null, runLink(run.id, exactly(run.started_at) ?? said(run.id)), " ", badge(runVerdict(run))),
+    el("p", { class: "quiet" }, said(run.suite ?? "–"), " · ", el("code", null, said(run.id))),
     run.rate ? el("p", null, rateText(run.rate)) : null,
     el("p", { class: "quiet" }, [run.label, run.counts ? counted(run.counts) : null, took(run.duration_s), money(run.cost_usd)].filter(Boolean).flatMap((part, index) => (index ? [" · ", said(part)] : [said(part)]))),
   );
+}
+
+/** Which cases end otherwise; runs that cannot be compared have none, and then the lists would say that nothing changed. */
+function changed({ b, refused, newly_failing: failing, newly_passing: passing }) {
+  if (refused && !failing.length && !passing.length) return "";
+  return el("div", { class: "columns" }, caseList("Newly failing", failing, b.id, "bad"), caseList("Newly passing", passing, b.id, "good"));
 }
 
 function caseList(title, cases, run, manner) {

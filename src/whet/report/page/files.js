@@ -4,7 +4,7 @@ import { Problem } from "./api.js";
 import { diffPart } from "./diff.js";
 import { block, el, said } from "./dom.js";
 import { problemNotice } from "./parts.js";
-import { file as bytesOf } from "./source.js";
+import { file as bytesOf, hasFile } from "./source.js";
 import { size } from "./words.js";
 
 const MOST_SHOWN = 256 * 1024;
@@ -32,7 +32,9 @@ export function filesPart(run, folder, files, signal) {
   if (!files.length) return el("p", { class: "quiet" }, "No files were kept.");
   const named = files.map((file) => ({ ...file, name: file.path.startsWith(`${folder}/`) ? file.path.slice(folder.length + 1) : file.path }));
   named.sort((first, second) => rank(first.name) - rank(second.name));
-  return el("ul", { class: "files" }, named.map((file) => el("li", null, fileRow(run, file, signal))));
+  const absent = named.filter((file) => !hasFile(run, file.path)).length;
+  const why = absent ? el("p", { class: "quiet" }, `${absent === named.length ? "These files are" : `${absent} of these files are`} not part of the exported file. Look into the run folder, or use whet view.`) : null;
+  return el("div", null, why, el("ul", { class: "files" }, named.map((file) => el("li", null, fileRow(run, file, signal)))));
 }
 
 function rank(name) {
@@ -43,7 +45,9 @@ function rank(name) {
 function fileRow(run, file, signal) {
   const shown = el("div");
   const meaning = KNOWN.find(([known]) => known === file.name)?.[1];
-  const part = el("details", { class: "inner" }, el("summary", null, el("code", null, said(file.name)), " ", el("span", { class: "quiet" }, meaning ? `${meaning}, ${size(file.size)}` : size(file.size))), shown);
+  const title = [el("code", null, said(file.name)), " ", el("span", { class: "quiet" }, meaning ? `${meaning}, ${size(file.size)}` : size(file.size))];
+  if (!hasFile(run, file.path)) return title;
+  const part = el("details", { class: "inner" }, el("summary", null, title), shown);
   part.addEventListener("toggle", () => {
     if (part.open && !shown.hasChildNodes()) preview(shown, run, file, signal);
   });

@@ -6,7 +6,7 @@ import { setKeys } from "./keys.js";
 import { here, runLink, trail } from "./parts.js";
 import { place } from "./places.js";
 import { address, get } from "./source.js";
-import { badge, counted, day, decisionVerdict, money, percent, points, skillName, time, when } from "./words.js";
+import { badge, counted, day, decisionVerdict, exactly, money, percent, points, skillName, time } from "./words.js";
 
 /** All runs of a suite. */
 export async function showHistory({ main, signal }, suite) {
@@ -37,7 +37,7 @@ function chart(runs) {
       manner: decided ? manner : "",
       flag: decided ? `${decisionVerdict(change.verdict)[1]} ${points(change.difference)}` : null,
       href: place("runs", run.run),
-      title: `${day(run.started_at)}: ${percent(run.rate.value)} (${percent(run.rate.low)} to ${percent(run.rate.high)})${decided ? `, ${decisionVerdict(change.verdict)[0]} than the last other content by ${points(change.difference)} points` : ""}`,
+      title: `${day(run.started_at)} ${time(run.started_at)}: ${percent(run.rate.value)} (${percent(run.rate.low)} to ${percent(run.rate.high)})${decided ? `, ${decisionVerdict(change.verdict)[0]} than the last other content by ${points(change.difference)} points` : ""}`,
     };
   });
   return el(
@@ -51,10 +51,11 @@ function chart(runs) {
 /** The runs as a table; a column of which nothing is known is left out. */
 function runTable(runs) {
   const columns = [
-    ["Run", (run) => runLink(run.run, when(run.started_at) ?? said(run.run))],
+    ["Run", (run) => [runLink(run.run, exactly(run.started_at) ?? said(run.run)), run.started_at ? el("span", { class: "quiet title" }, el("code", null, said(run.run))) : null]],
     ["As expected", (run) => run.rate && `${percent(run.rate.value)} (${percent(run.rate.low)} to ${percent(run.rate.high)})`],
     ["Trials", (run) => run.counts && counted(run.counts)],
     ["Against other content", (run) => run.changed && [badge(decisionVerdict(run.changed.verdict)), " ", el("span", { class: "figure" }, `${points(run.changed.difference)} (${points(run.changed.low)} to ${points(run.changed.high)})`)]],
+    ["Content", (run) => el("code", { title: `A hash of what was tested: ${run.content}` }, said(run.content.slice(0, 8)))],
     ["Commit", (run) => run.commit && el("code", { title: run.commit }, said(run.commit.slice(0, 10)))],
     ["Skill", (run) => run.skill && el("code", { title: run.skill }, said(skillName(run.skill)))],
     ["Cost", (run) => money(run.cost_usd)],

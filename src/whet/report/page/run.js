@@ -11,7 +11,7 @@ import { here, tabbed, trail } from "./parts.js";
 import { keepState, place, trialPlace } from "./places.js";
 import { runCharts } from "./runcharts.js";
 import { address, capabilities, get, has, kind } from "./source.js";
-import { AS_EXPECTED, badge, count, ENDED, money, runVerdict, short, took, when, whole } from "./words.js";
+import { AS_EXPECTED, badge, count, ENDED, exactly, money, runVerdict, short, took, whole } from "./words.js";
 
 const MOST_REASONS = 6;
 const SECOND_MS = 1000;
@@ -39,7 +39,7 @@ export async function showRun(context, id) {
     if (name === "cases") table.redraw();
   });
   main.replaceChildren(
-    trail(kind === "service" && run.suite_id ? el("a", { href: place("suites", run.suite_id) }, said(run.suite)) : null, here("Run of ", when(run.started_at) ?? said(run.id))),
+    trail(kind === "service" && run.suite_id ? el("a", { href: place("suites", run.suite_id) }, said(run.suite)) : null, here("Run of ", exactly(run.started_at) ?? said(run.id))),
     view.head,
     view.progress,
     view.top,
@@ -88,7 +88,7 @@ function drawTop(view) {
   const parts = [
     run.problem ? notice("warn", el("p", null, run.status === "failed" ? "The run could not be carried out:" : "Not all of it can be shown:"), block(run.problem, "What went wrong")) : null,
     facts([
-      ["Started", when(run.started_at)],
+      ["Started", exactly(run.started_at)],
       ["Took", took(run.duration_s)],
       ["Trials", run.counts ? whole(run.counts.total) : null],
       ["Cost", money(run.cost_usd)],

@@ -55,9 +55,18 @@ export async function* events(where, { signal } = {}) {
   }
 }
 
+/** Whether the bytes of a file can be had. */
+export function hasFile(runId, path) {
+  return has(fileAddress(runId, path));
+}
+
+function fileAddress(runId, path) {
+  return `${address("runs", runId, "files")}/${path.split("/").map(encoded).join("/")}`;
+}
+
 /** The bytes of a file of a run. */
 export async function file(runId, path, { signal } = {}) {
-  const where = `${address("runs", runId, "files")}/${path.split("/").map(encoded).join("/")}`;
+  const where = fileAddress(runId, path);
   if (documents) return new Blob([(await get(where)).text]);
   return (await ask(based(where), { signal })).blob();
 }

@@ -111,12 +111,12 @@ function argument(value, name) {
 }
 
 /** A long text with its beginning shown, and a button for the rest. */
-export function longText(text, label) {
+export function longText(text, label, { most = LINES_SHOWN, characters = MOST_CHARACTERS } = {}) {
   const lines = text.split("\n");
-  const cut = lines.length > LINES_SHOWN || text.length > MOST_CHARACTERS;
+  const cut = lines.length > most || text.length > characters;
   if (!cut) return block(text, label);
-  const shown = block(lines.slice(0, LINES_SHOWN).join("\n").slice(0, MOST_CHARACTERS), label);
-  const button = el("button", { type: "button", class: "small" }, lines.length > LINES_SHOWN ? `Show all ${lines.length.toLocaleString("en")} lines` : "Show all of it");
+  const shown = block(lines.slice(0, most).join("\n").slice(0, characters), label);
+  const button = el("button", { type: "button", class: "small" }, lines.length > most ? `Show all ${lines.length.toLocaleString("en")} lines` : "Show all of it");
   button.addEventListener("click", () => {
     shown.replaceChildren(visible(text));
     shown.classList.add("whole");

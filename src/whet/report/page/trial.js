@@ -14,7 +14,10 @@ import { address, events as eventsAt, get } from "./source.js";
 import { isTrouble, timeOf } from "./steps.js";
 import { longText } from "./stepview.js";
 import { Timeline } from "./timeline.js";
-import { armName, badge, count, money, score, short, took, VERDICTS, when } from "./words.js";
+import { armName, badge, between, count, isGuessed, money, score, short, took, VERDICTS, when } from "./words.js";
+
+// Notes and figures stand below what was asked, and should be seen.
+const ASKED = { most: 10, characters: 500 };
 
 /** A trial. */
 export async function showTrial(context, run, caseId, runner, arm, number) {
@@ -156,27 +159,37 @@ function whatWasAsked({ prompt, turns, description, tags }) {
     { "aria-labelledby": "asked" },
     el("h2", { id: "asked" }, "What was asked"),
     description ? el("p", null, said(description)) : null,
-    prompt ? longText(prompt, "Prompt") : null,
-    turns?.length ? el("ol", null, turns.map((turn) => el("li", null, said(typeof turn === "string" ? turn : turn.prompt ?? JSON.stringify(turn))))) : null,
+    prompt ? longText(prompt, "Prompt", ASKED) : null,
+    turns?.length ? el("details", { class: "inner", open: turns.join("").length <= ASKED.characters && turns.length <= ASKED.most }, el("summary", null, count(turns.length, "turn")), el("ol", null, turns.map((turn) => el("li", null, said(turn))))) : null,
     tags?.length ? el("p", null, tags.map((tag) => el("span", { class: "tag" }, said(tag)))) : null,
   );
+}
+
+/** Where the time went: in the session by its events, and what the trial took beside them. */
+function timesOf({ trial, attempts }, model) {
+  const times = timeOf(model);
+  const rest = times.length ? trial.duration_s - between(model.began, model.ended) : 0;
+  const name = attempts.length > 1 ? "Other attempts, starting and grading" : "Starting and grading";
+  return rest > 0 ? [...times, { name, value: rest }] : times;
 }
 
 /** Where time, tokens and money went. */
 function drawFigures(place, document, model) {
   const { trial } = document;
   const { usage } = trial;
-  const times = timeOf(model);
+  const times = timesOf(document, model);
+  // Agents that report no tokens get a guess, which no comparison counts.
+  const guess = isGuessed(usage) ? el("span", { class: "quiet" }, " guessed from the characters") : null;
   const skills = trial.detected_skills.map((each) => [el("span", { class: "kind skill" }, said(each.skill)), el("span", { class: "quiet" }, ` ${each.confidence} `)]);
   place.replaceChildren(
     el("h2", null, "Where it went"),
-    times.length > 1 ? shares(times.map((row) => ({ ...row, text: took(row.value) })), "Time of the session") : "",
+    times.length > 1 ? shares(times.map((row) => ({ ...row, text: took(row.value) })), "Time of the trial") : "",
     facts([
       ["Began", when(trial.started_at)],
       ["Took", took(trial.duration_s)],
       ["Steps", trial.steps || null],
-      ["Tokens in", typeof usage?.input_tokens === "number" ? [short(usage.input_tokens), usage.cached_tokens ? el("span", { class: "quiet" }, ` ${short(usage.cached_tokens)} cached`) : null] : null],
-      ["Tokens out", typeof usage?.output_tokens === "number" ? [short(usage.output_tokens), usage.reasoning_tokens ? el("span", { class: "quiet" }, ` ${short(usage.reasoning_tokens)} reasoning`) : null] : null],
+      ["Tokens in", typeof usage?.input_tokens === "number" ? [short(usage.input_tokens), usage.cached_tokens ? el("span", { class: "quiet" }, ` ${short(usage.cached_tokens)} cached`) : null, guess] : null],
+      ["Tokens out", typeof usage?.output_tokens === "number" ? [short(usage.output_tokens), usage.reasoning_tokens ? el("span", { class: "quiet" }, ` ${short(usage.reasoning_tokens)} reasoning`) : null, guess?.cloneNode(true)] : null],
       ["Cost", money(usage?.cost_usd)],
       ["Skills used", skills.length ? skills : null],
       ["User", trial.user ? [said(trial.user.outcome ?? "?"), trial.user.reason ? [": ", said(trial.user.reason)] : null] : null],

@@ -3,8 +3,9 @@
 import { el } from "./dom.js";
 
 const WHEN = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const EXACTLY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
-const TIME = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+const TIME = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 const WHOLE = new Intl.NumberFormat("en");
 const UNITS = ["B", "KB", "MB", "GB"];
 const PLACES = 2;
@@ -72,6 +73,11 @@ export function sign([word, mark, manner], { silent = false } = {}) {
 /** A moment. */
 export function when(moment) {
   return moment ? el("time", { datetime: moment }, WHEN.format(new Date(moment))) : null;
+}
+
+/** A moment with its second: runs of one minute stand beside each other. */
+export function exactly(moment) {
+  return moment ? el("time", { datetime: moment }, EXACTLY.format(new Date(moment))) : null;
 }
 
 /** A day, in short. */
@@ -143,6 +149,11 @@ export function short(number) {
   if (number < 1000) return String(Math.round(number * 10) / 10);
   const [value, unit] = number < 999_500 ? [number / 1000, "k"] : [number / 1e6, "M"];
   return `${value < 10 ? value.toFixed(1).replace(/\.0$/, "") : Math.round(value)}${unit}`;
+}
+
+/** Whether tokens are no figures of the agent, but were guessed from the number of characters. */
+export function isGuessed(usage) {
+  return Object.values(usage?.sources ?? {}).includes("chars");
 }
 
 /** A whole number with its thousands apart. */

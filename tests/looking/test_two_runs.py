@@ -1,0 +1,101 @@
+"""Runs that stand together in `whet view`: those of two suites, of other arms, of one minute, and without figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsing import Visit
+from notes_project import Viewer, run_suite, viewed
+from playwright.sync_api import expect
+
+SETTINGS = """
+[runners.sh.agent]
+type = "command"
+command = "sh"
+args = ["-c", "{prompt}"]
+[runners.other.agent]
+type = "command"
+command = "sh"
+args = ["-c", "echo no"]
+"""
+SUITE = """
+from whet import case
+
+@case(prompt="echo yes")
+def answers(session, ctx):
+    assert session.final_output == "yes"
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A project with a run of two arms, one of two others, and one of another suite with the same arms as that."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "whet.toml").write_text(SETTINGS)
+    (folder / "suite.py").write_text(SUITE)
+    (folder / "second.py").write_text(SUITE + SUITE.split("import case")[1].replace("answers", "answers_again"))
+    names = [("suite.py", "old", "new"), ("suite.py", "here", "there"), ("second.py", "there", "here")]
+    asked = [(suite, "--arm", f"{one}=runner:sh", "--arm", f"{two}=runner:other") for suite, one, two in names]
+    return folder, [run_suite(folder, *each) for each in asked]
+
+
+@pytest.fixture(scope="module")
+def viewer(runs: tuple[Path, list[str]]) -> Iterator[Viewer]:
+    """`whet view` over the project."""
+    with viewed(runs[0]) as viewer:
+        yield viewer
+
+
+def test_tokens_that_are_guessed_are_in_no_ratio_and_no_chart(visitor: Visit, runs: tuple[Path, list[str]]) -> None:
+    run = runs[1][0]
+    visitor.go(f"/runs/{run}", "Run of suite")
+    expect(visitor.page.get_by_role("region", name="Decision")).to_contain_text("Time of a session")
+    expect(visitor.page.locator("main")).not_to_contain_text("Tokens")
+    visitor.page.get_by_role("tab", name="Charts").click()
+    expect(visitor.page.get_by_role("heading", name="Time of each case")).to_be_visible()
+    expect(visitor.page.locator("main")).not_to_contain_text("Tokens")
+
+    visitor.go(f"/runs/{run}/trials/answers/sh/old/1", "answers")
+
+    expect(visitor.page.get_by_role("complementary", name="Verdict")).to_contain_text(
+        re.compile("Tokens in.*guessed from the characters")
+    )
+
+
+def test_runs_without_an_arm_in_common_list_no_case_as_newly_failing(
+    visitor: Visit, runs: tuple[Path, list[str]]
+) -> None:
+    first, second, _ = runs[1]
+    visitor.go(f"/compare/{first}/{second}", "suite: two runs")
+
+    expect(visitor.page.get_by_role("note")).to_contain_text("have no arm of the same name")
+    expect(visitor.page.get_by_role("region", name="Newly")).to_have_count(0)
+
+
+def test_two_suites_are_not_one_that_has_changed(visitor: Visit, runs: tuple[Path, list[str]]) -> None:
+    _, first, second = runs[1]
+    visitor.go(f"/compare/{first}/{second}", "Two runs")
+
+    expect(visitor.page.get_by_role("note").last).to_contain_text("these are runs of two suites")
+    expect(visitor.page.locator("main")).not_to_contain_text("has changed")
+
+
+def test_runs_of_one_minute_can_be_told_apart(visitor: Visit, runs: tuple[Path, list[str]]) -> None:
+    first, second, _ = runs[1]
+    began = {run: ":".join((run[9:11], run[11:13], run[13:15])) for run in (first, second)}
+    visitor.go(f"/compare/{first}/{second}", "suite: two runs")
+
+    expect(visitor.page.get_by_label("You are here")).to_contain_text("Compared with the run of")
+    expect(visitor.page.get_by_label("You are here")).to_contain_text(began[first])
+    for side, run in (("Before", first), ("After", second)):
+        expect(visitor.page.get_by_role("region", name=side)).to_contain_text(re.compile(f"{began[run]}.*{run}"))
+    visitor.go("/history/suite", "History of suite")
+    rows = visitor.page.get_by_role("table", name="Runs of the suite, newest first").get_by_role("row")
+    for row, run in ((rows.nth(1), second), (rows.nth(2), first)):
+        expect(row).to_contain_text(re.compile(f"{began[run]}.*{run}"))
+    expect(rows.first.get_by_role("columnheader", name="Content", exact=True)).to_be_visible()
+    visitor.go(f"/runs/{first}", "Run of suite")
+    expect(visitor.page.get_by_label("You are here")).to_contain_text(began[first])
