@@ -166,6 +166,32 @@ def test_a_request_that_was_not_recorded_is_errored_with_the_difference(project:
     assert model.requests == ()
 
 
+def test_a_second_recording_replaces_the_first(project: Project) -> None:
+    prompt = 'print(ask("one")); print(ask("two"))'
+    steps = [[{"say": f"{word} {number}"} for number in (1, 2)] for word in ("old", "new")]
+    played(project, steps[0], prompt, "--record-to", "tapes")
+    (tape,) = (project.root / "tapes").rglob("*.jsonl")
+    later = tape.with_name("2.jsonl")
+    later.write_bytes(tape.read_bytes())
+
+    recorded, _ = played(project, steps[1], prompt, "--record-to", "tapes")
+    again, _ = played(project, [], prompt, "--cassette", "tapes")
+
+    assert recorded.code == 0, recorded.stderr
+    assert again.session("a")["final_output"].split("\n") == ["new 1", "new 2"]
+    assert len(tape.read_text().splitlines()) == 3
+    assert not later.exists()
+
+
+def test_a_recording_that_gets_no_answer_leaves_the_earlier_one(project: Project) -> None:
+    played(project, [{"say": "old"}], "print(ask())", "--record-to", "tapes")
+
+    played(project, [], "sys.exit(1)", "--record-to", "tapes")
+    again, _ = played(project, [], "print(ask())", "--cassette", "tapes")
+
+    assert again.session("a")["final_output"].strip() == "old"
+
+
 def test_what_was_not_recorded_can_be_added(project: Project) -> None:
     prompt = 'print(ask("one")); print(ask("two"))'
     played(project, [HELLO], 'print(ask("one"))', "--record-to", "tapes")

@@ -341,7 +341,7 @@ class Gateways:
         if settings.record_to is not None:
             path = tape_path(settings.record_to, suite, session.place)
             hold_inside(path, settings.record_to)
-            yield Recorder(path, forms, self._masker, through.miss)
+            yield Recorder(path, forms, self._masker, through.miss, anew=True)
 
     def end(self, through: Through) -> None:
         """Count what a session has spent no longer: its record does."""
