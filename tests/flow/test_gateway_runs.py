@@ -204,6 +204,8 @@ def test_what_was_not_recorded_can_be_added(project: Project) -> None:
 
 
 def test_a_case_without_a_cassette_is_errored(project: Project) -> None:
+    project.write("tapes/other/1.jsonl", "")
+
     outcome, _ = played(project, [HELLO], "print(ask())", "--cassette", "tapes")
 
     assert outcome.codes == {"a": "cassette"}
