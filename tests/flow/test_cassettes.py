@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 
 import pytest
@@ -70,6 +71,31 @@ def test_a_recording_under_way_keeps_its_folder(project: Project) -> None:
 
     assert outcome.codes == {"a": "agent-crashed"}
     assert "BlockingIOError" in outcome.artifact("a", "stderr.log").read_text()
+
+
+def test_what_a_cassette_answers_is_not_paid_for(project: Project) -> None:
+    prompt = "for n in range(5): print(ask(str(n)))"
+    recorded, _ = played(project, [HELLO] * 5, prompt, "--record-to", "tapes")
+    assert recorded.code == 0, recorded.stderr
+
+    again, _ = played(project, [], prompt, "--cassette", "tapes", "--max-cost", "0.001", "--trials", "3")
+
+    assert [trial["status"] for trial in again.trials] == ["passed"] * 3, again.stdout
+    assert again.trials[0]["usage"]["cost_usd"] == recorded.trials[0]["usage"]["cost_usd"] > 0.001
+    paid = json.loads(project.whet("export", "latest", "--format", "jsonl").stdout.splitlines()[0])
+    assert (paid["paid_usd"], paid["paid_tokens"]) == (0, 0)
+    assert paid["cost_usd"] > 0.001
+
+
+def test_what_a_cassette_lacks_is_paid_for(project: Project) -> None:
+    played(project, [HELLO], 'print(ask("one"))', "--record-to", "tapes")
+    prompt = 'print(ask("one")); print(ask("two")); print(ask("three"))'
+
+    flags = ("--cassette", "tapes", "--cassette-mode", "new", "--max-cost", "0.001")
+    outcome, model = played(project, [HELLO] * 3, prompt, *flags)
+
+    assert outcome.codes == {"a": "max-cost"}, outcome.stdout
+    assert len(model.requests) == 1
 
 
 @pytest.mark.parametrize("network", ["full", "model"])
