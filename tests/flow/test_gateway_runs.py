@@ -245,6 +245,16 @@ def test_a_model_that_fails_on_purpose_fails_the_same_again(project: Project) ->
     assert "Hel" in answers[0]
 
 
+@pytest.mark.parametrize(("share", "told"), [(1, True), (0, False)])
+def test_an_agent_that_got_nothing_but_faults_says_so(project: Project, share: int, told: bool) -> None:
+    more = f"\n[gateway.faults]\nstatus_429 = {share}\n"
+
+    outcome, _ = played(project, [HELLO], "ask(); sys.exit(1)", more=more)
+
+    assert outcome.codes == {"a": "agent-crashed"}, outcome.stdout
+    assert ("faults on purpose (gateway.faults)" in outcome.message("a")) is told
+
+
 def test_arms_may_differ_in_the_faults_of_their_models(project: Project) -> None:
     bad = RUNNER.replace("runners.mine", "runners.bad") + "faults = { status_500 = 0.5, seed = 3 }\n"
     prompt = "print([ask(str(n))[:3] for n in range(12)])"

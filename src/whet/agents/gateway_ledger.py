@@ -99,7 +99,7 @@ class Ledger:
         self._troubles = self._answered = 0
         # What was used, and the part of it that no provider was asked for.
         self.usage = self.unpaid = Usage()
-        self._paid = 0
+        self._paid = self._faulted = 0
         # Requests to models, and those of them whose tokens or cost are not known.
         self.asked = self.untold = self.unpriced = 0
         load_prices()
@@ -178,6 +178,7 @@ class Ledger:
         if entry.by == "cache":
             return Usage()
         self._paid += entry.paid
+        self._faulted += outcome != "answered" and _is_fault(entry)
         usage = priced(from_gateway(tokens), model or entry.asked.model)
         if usage.cost_usd is None and model != entry.asked.model:
             # A provider may answer with a name of its own for the model.
@@ -238,6 +239,12 @@ class Ledger:
         return self.asked > 0 and not self._paid and not any(entry.paid for entry in self._open.values())
 
     @property
+    def only_faults(self) -> bool:
+        """Whether the model was asked, and faults on purpose are all that came."""
+        faulted = self._faulted + sum(_is_fault(entry) for entry in self._open.values())
+        return 0 < self.asked <= faulted
+
+    @property
     def waited_s(self) -> float:
         """The time in which at least one request was under way."""
         since = time.monotonic() - self._waiting_since if self._open else 0.0
@@ -279,3 +286,7 @@ class Ledger:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _is_fault(entry: Entry) -> bool:
+    return entry.by is not None and entry.by.startswith("fault ")

@@ -125,6 +125,8 @@ async def _run_session(
         if ended.reached is not None:
             record.notes.append(f"ran into its ceiling of {ended.reached} on the way")
     except AgentError as error:
+        if through is not None and through.only_faults:
+            error.hint = error.hint or "all that its model answered were faults on purpose (gateway.faults)"
         record.unfinished = replace(_session(parts, trial, record, talk, ended), complete=False)
         if ended is not None or isinstance(error, _READABLE):
             # No check sees it, but people who look for the reason do.

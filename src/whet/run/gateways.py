@@ -109,6 +109,11 @@ class Through:
             return Usage()
         return usage if self._ledger.free else self._ledger.unpaid
 
+    @property
+    def only_faults(self) -> bool:
+        """Whether faults on purpose are all that the agent got."""
+        return self._ledger is not None and self._ledger.only_faults
+
     def witness(self) -> Witness | None:
         """Return what the gateway saw of the provider; None if the agent was not started."""
         return self._ledger.witness() if self._ledger else None
