@@ -166,6 +166,32 @@ def test_a_request_that_was_not_recorded_is_errored_with_the_difference(project:
     assert model.requests == ()
 
 
+def test_a_second_recording_replaces_the_first(project: Project) -> None:
+    prompt = 'print(ask("one")); print(ask("two"))'
+    steps = [[{"say": f"{word} {number}"} for number in (1, 2)] for word in ("old", "new")]
+    played(project, steps[0], prompt, "--record-to", "tapes")
+    (tape,) = (project.root / "tapes").rglob("*.jsonl")
+    later = tape.with_name("2.jsonl")
+    later.write_bytes(tape.read_bytes())
+
+    recorded, _ = played(project, steps[1], prompt, "--record-to", "tapes")
+    again, _ = played(project, [], prompt, "--cassette", "tapes")
+
+    assert recorded.code == 0, recorded.stderr
+    assert again.session("a")["final_output"].split("\n") == ["new 1", "new 2"]
+    assert len(tape.read_text().splitlines()) == 3
+    assert not later.exists()
+
+
+def test_a_recording_that_gets_no_answer_leaves_the_earlier_one(project: Project) -> None:
+    played(project, [{"say": "old"}], "print(ask())", "--record-to", "tapes")
+
+    played(project, [], "sys.exit(1)", "--record-to", "tapes")
+    again, _ = played(project, [], "print(ask())", "--cassette", "tapes")
+
+    assert again.session("a")["final_output"].strip() == "old"
+
+
 def test_what_was_not_recorded_can_be_added(project: Project) -> None:
     prompt = 'print(ask("one")); print(ask("two"))'
     played(project, [HELLO], 'print(ask("one"))', "--record-to", "tapes")
@@ -178,6 +204,8 @@ def test_what_was_not_recorded_can_be_added(project: Project) -> None:
 
 
 def test_a_case_without_a_cassette_is_errored(project: Project) -> None:
+    project.write("tapes/other/1.jsonl", "")
+
     outcome, _ = played(project, [HELLO], "print(ask())", "--cassette", "tapes")
 
     assert outcome.codes == {"a": "cassette"}
@@ -215,6 +243,16 @@ def test_a_model_that_fails_on_purpose_fails_the_same_again(project: Project) ->
     assert "500" in answers[0]
     assert "529" in answers[0]
     assert "Hel" in answers[0]
+
+
+@pytest.mark.parametrize(("share", "told"), [(1, True), (0, False)])
+def test_an_agent_that_got_nothing_but_faults_says_so(project: Project, share: int, told: bool) -> None:
+    more = f"\n[gateway.faults]\nstatus_429 = {share}\n"
+
+    outcome, _ = played(project, [HELLO], "ask(); sys.exit(1)", more=more)
+
+    assert outcome.codes == {"a": "agent-crashed"}, outcome.stdout
+    assert ("faults on purpose (gateway.faults)" in outcome.message("a")) is told
 
 
 def test_arms_may_differ_in_the_faults_of_their_models(project: Project) -> None:

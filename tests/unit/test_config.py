@@ -330,6 +330,15 @@ def test_a_wrong_flag_is_called_as_it_was_typed(tmp_path: Path) -> None:
             ),
         ),
         ("run.sandbox = {}", "run.sandbox: must be one of auto, bubblewrap, container, local, not a table"),
+        ("gateway.faults.cut = 1.5", "gateway.faults.cut: must be a number of at least 0 and at most 1, not 1.5"),
+        (
+            "gateway.faults = { cut = 0.6, hang = 0.6, seed = 7 }",
+            "gateway.faults: the shares must be at most 1 together, not 1.2",
+        ),
+        (
+            "runners.a.agent = { type = 'command', faults = { slow = 1, hang = 0.5 } }",
+            "runners.a.agent.faults: the shares must be at most 1 together, not 1.5",
+        ),
         ("defaults.timeout_ms = 0", "defaults.timeout_ms: must be an integer of at least 1, not 0"),
         ("run.workspace = {}", 'run.workspace.mode: is missing ("shared" or "isolated")'),
         ("run.workspace.mode = 'none'", 'run.workspace.mode: must be one of shared, isolated, not "none"'),

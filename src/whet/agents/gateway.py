@@ -343,6 +343,7 @@ class Passage:
             headers=question_headers(incoming.headers, keys),
             body=bytes(asking.body) or (asking.rest if incoming.has_body else None),
         )
+        asking.entry.paid = True
         response = await asking.stack.enter_async_context(self._upstream.ask(question))
         mask = KeyMask(keys)
         headers = [(name, mask.all_of(value)) for name, value in answer_headers(response)]

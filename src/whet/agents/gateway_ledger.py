@@ -45,6 +45,8 @@ class Entry:
     asked: Asked = field(default_factory=Asked)
     # Who answered, if it was not the provider: a tape, the cache, or a fault on purpose.
     by: str | None = None
+    # Whether the provider was asked, and so is paid.
+    paid: bool = False
     status: int | None = None
     # When it was handed on, when its answer began, and when its last piece came.
     sent: float | None = None
@@ -95,7 +97,9 @@ class Ledger:
         self._firsts: list[float] = []
         self._trouble: Trouble | None = None
         self._troubles = self._answered = 0
-        self.usage = Usage()
+        # What was used, and the part of it that no provider was asked for.
+        self.usage = self.unpaid = Usage()
+        self._paid = self._faulted = 0
         # Requests to models, and those of them whose tokens or cost are not known.
         self.asked = self.untold = self.unpriced = 0
         load_prices()
@@ -173,6 +177,8 @@ class Ledger:
         """Add what a request took; one that failed as a whole took nothing, nor one that the cache answered."""
         if entry.by == "cache":
             return Usage()
+        self._paid += entry.paid
+        self._faulted += outcome != "answered" and _is_fault(entry)
         usage = priced(from_gateway(tokens), model or entry.asked.model)
         if usage.cost_usd is None and model != entry.asked.model:
             # A provider may answer with a name of its own for the model.
@@ -184,6 +190,7 @@ class Ledger:
             self._spend(usage.total_tokens)
         if tokens:
             self.usage = self.usage + usage
+            self.unpaid = self.unpaid if entry.paid else self.unpaid + usage
         return usage
 
     def _judge(self, entry: Entry, outcome: Outcome, kind: TroubleKind | None, said: str, now: float) -> None:
@@ -227,6 +234,17 @@ class Ledger:
         return self.usage.total_tokens is not None and not self.untold
 
     @property
+    def free(self) -> bool:
+        """Whether the model was asked, and no provider."""
+        return self.asked > 0 and not self._paid and not any(entry.paid for entry in self._open.values())
+
+    @property
+    def only_faults(self) -> bool:
+        """Whether the model was asked, and faults on purpose are all that came."""
+        faulted = self._faulted + sum(_is_fault(entry) for entry in self._open.values())
+        return 0 < self.asked <= faulted
+
+    @property
     def waited_s(self) -> float:
         """The time in which at least one request was under way."""
         since = time.monotonic() - self._waiting_since if self._open else 0.0
@@ -268,3 +286,7 @@ class Ledger:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _is_fault(entry: Entry) -> bool:
+    return entry.by is not None and entry.by.startswith("fault ")

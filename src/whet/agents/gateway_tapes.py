@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import shutil
 import stat
 import time
 from collections.abc import AsyncIterator, Callable
@@ -36,6 +37,8 @@ _MOST_MB = 256
 _HEADER = re.compile(r"[\t\x20-\x7e]*")
 _STATUSES = range(200, 600)
 _AGAIN = "record it again with --record-to"
+# The folder of sessions that are under way together.
+_AT_ONCE = "judge"
 _NOT_RECORDED, _TOO_LARGE = 400, 413
 
 
@@ -120,9 +123,17 @@ class Recorder:
     """Keeps each exchange with the provider."""
 
     def __init__(
-        self, path: Path, forms: Forms, masker: Masker, miss: Callable[[AgentError], object] = lambda _: None
+        self,
+        path: Path,
+        forms: Forms,
+        masker: Masker,
+        miss: Callable[[AgentError], object] = lambda _: None,
+        *,
+        anew: bool = False,
     ) -> None:
         self._path, self._forms, self._masker, self._miss = path, forms, masker, miss
+        # Whether the first exchange begins the tape: what an earlier recording said must not be played.
+        self._anew = anew
 
     async def answer(self, asking: Asking, ask: Ask) -> Answer:
         """Ask, and keep what comes while it passes."""
@@ -172,11 +183,26 @@ class Recorder:
         )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            begin = "" if self._path.exists() else json.dumps({"cassette": VERSION}) + "\n"
-            with _opened(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as file:
+            begins = self._anew or not self._path.exists()
+            begin = json.dumps({"cassette": VERSION}) + "\n" if begins else ""
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if self._anew else 0)
+            with _opened(self._path, flags) as file:
                 file.write(begin + exchange.line() + "\n")
+            if self._anew:
+                self._anew = False
+                _forget_later(self._path)
         except OSError as error:
             self._miss(CassetteMissed(f"{self._path} cannot be recorded: {_reason(error)}"))
+
+
+def _forget_later(path: Path) -> None:
+    """Remove the tapes of later turns and attempts: these come one after the other, so those are older."""
+    if path.parent.name == _AT_ONCE:
+        return
+    for own in (path, path.parent.parent) if path.parent.name == "turns" else (path,):
+        for other in own.parent.iterdir():
+            if other.stem.isdecimal() and int(other.stem) > int(own.stem):
+                shutil.rmtree(other) if other.is_dir() and not other.is_symlink() else other.unlink()
 
 
 def _ended(pieces: list[tuple[float, bytes]]) -> bool:

@@ -233,6 +233,8 @@ class Attempt:
     workspace_dir: str | None = None
     failure: Failure | None = None
     usage: Usage = field(default_factory=Usage)
+    # The part of it that no provider was asked for, such as what a cassette answered.
+    unpaid_usage: Usage = field(default_factory=Usage)
     # What the model that played the user took.
     user_usage: Usage = field(default_factory=Usage)
     # How it counts in comparisons, from 0 to 1; None if it does not, and less than 0 if an older whet recorded it.
@@ -243,7 +245,7 @@ class Attempt:
 class TrialResult:
     """How one trial ended: the deciding attempt, and all of them in order.
 
-    `usage` is the deciding attempt's, so that sessions are compared with sessions; `total_usage` is what was paid for.
+    `usage` is the deciding attempt's, so that sessions are compared with sessions; `paid_usage` is what was paid for.
     `session_s` is how long its agent took, and `duration_s` how long all attempts did, with all that is around them.
     Paths are relative to the run folder, so that the folder can be moved.
     """
@@ -290,6 +292,14 @@ class TrialResult:
         total = self.usage
         for attempt in self.attempts[:-1]:
             total += attempt.usage
+        return total
+
+    @property
+    def paid_usage(self) -> Usage:
+        """What all attempts took together of providers, and not of cassettes."""
+        total = self.total_usage
+        for attempt in self.attempts:
+            total -= attempt.unpaid_usage
         return total
 
     @property

@@ -70,6 +70,16 @@ class Usage:
             sources=self.sources if self.sources == other.sources else _worse(self.sources, other.sources),
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        """Take away a part; a figure that the part does not have stays as it is."""
+        if other == _NOTHING:
+            return self
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in USAGE_FIGURES}
+        left = {
+            name: _sum(one, None if part is None else -part) for name, (one, part) in pairs.items() if one is not None
+        }
+        return replace(self, **left)
+
     def told(self, figure: str) -> float | None:
         """Return one of the figures by its name, unless it is a guess."""
         value: float | None = getattr(self, figure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from whet.model.request import BUILT_IN, Settings
 from whet.model.run import Execution, OfHost, Plan, Runner
 from whet.model.suite import BootstrapSpec, Ceilings, Suite, WorkspaceSpec
 from whet.plan.settings_sources import Base, Found, Source, from_environ, from_file, from_flags
-from whet.plan.settings_table import FIELD_SECTIONS, SETTINGS, Key, Setting, Table, Value, rows_in
+from whet.plan.settings_table import FAULTS, FIELD_SECTIONS, SETTINGS, Key, Setting, Table, Value, rows_in
 from whet.reading.settings_files import Search, SettingsFile, dotted, find_user_file, read_file, search_settings
 from whet.reading.text import count, money
 
@@ -23,6 +24,8 @@ from whet.reading.text import count, money
 _USUAL_USD = (0.05, 0.5)
 _MAX_PARALLEL: Key = ("run", "max_parallel")
 _CEILINGS = "ceilings."
+# The rounding error of a sum of shares.
+_ROUNDING = 1e-9
 # What leaving a setting out means, in words.
 _UNSET = {f"{section}.{name}": row.unset for section in FIELD_SECTIONS for name, row in rows_in(section)} | {
     "run.workspace": "isolated (or as the suite says)"
@@ -116,6 +119,7 @@ def conflicts(merged: Merged) -> Iterator[Problem]:
     """Yield a problem for each pair of settings that cannot be used together, and for each that is missing."""
     yield from _workspace_conflicts(merged)
     yield from _runner_conflicts(merged)
+    yield from _fault_conflicts(merged)
 
 
 def _workspace_conflicts(merged: Merged) -> Iterator[Problem]:
@@ -142,6 +146,17 @@ def _runner_conflicts(merged: Merged) -> Iterator[Problem]:
             yield Problem(file=merged.tables[table], field=dotted(table), message=message)
         yield from _missing(merged, table, "agent", 'a table with at least a type, such as "command"')
         yield from _missing(merged, (*table, "agent"), "type", 'the name of an agent, such as "command"')
+
+
+def _fault_conflicts(merged: Merged) -> Iterator[Problem]:
+    """Of each table of faults, the shares of one request are parts of a whole."""
+    tables = [("gateway", "faults"), *(("runners", name, "agent", "faults") for name in merged.names(("runners",)))]
+    for table in tables:
+        found = [given for name in FAULTS if (given := merged.values.get((*table, name))) is not None]
+        total = math.fsum(float(given.value) for given in found)
+        if total > 1 + _ROUNDING:
+            message = f"the shares must be at most 1 together, not {total:g}"
+            yield Problem(file=found[0].file, field=dotted(table), message=message)
 
 
 def _missing(merged: Merged, table: Key, name: str, what: str) -> Iterator[Problem]:

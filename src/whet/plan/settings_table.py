@@ -6,6 +6,7 @@ and, in the sections `run` and `defaults`, a field of `Settings`.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -76,9 +77,9 @@ class Setting:
             case "whole":
                 return fields.whole(name, least=int(self.least), most=self.most, exact=True)
             case "number" if fields.given(name) not in self.choices:
-                return fields.number(
-                    name, least=self.least, hint=f"or {shown(self.choices[0])}" if self.choices else None
-                )
+                hint = f"or {shown(self.choices[0])}" if self.choices else None
+                most = math.inf if self.most == LARGEST_WHOLE else self.most
+                return fields.number(name, least=self.least, most=most, hint=hint)
             case "flag" if not self.choices or isinstance(fields.given(name), bool):
                 return fields.flag(name)
             case "table":
@@ -287,9 +288,9 @@ _DEFAULTS: Table = {
     "max_disk_mb": _whole(1, 2**30, unset="unlimited", field="ceilings.disk_mb"),
 }
 
-_SHARE = Setting(kind="number")
+FAULTS = ("status_429", "status_500", "status_529", "slow", "cut", "hang")
 _FAULTS: Table = {
-    **dict.fromkeys(("status_429", "status_500", "status_529", "slow", "cut", "hang"), _SHARE),
+    **dict.fromkeys(FAULTS, Setting(kind="number", most=1)),
     "seed": _whole(0),
 }
 

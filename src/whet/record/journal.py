@@ -114,6 +114,8 @@ class TrialLines(ABC):
         self.last_link: str | None = None
         # The usage of all attempts at all trials together.
         self.usage = Usage()
+        # What of that was paid for.
+        self.paid_usage = Usage()
         # And that of the models that played users.
         self.user_usage = Usage()
         # What was seen after each round of a run until decided.
@@ -129,6 +131,7 @@ class TrialLines(ABC):
         # The first line of a trial counts, unless a full disk stopped the trial; that one was still paid for.
         if before is None or not before.done:
             self.usage += result.total_usage
+            self.paid_usage += result.paid_usage
             self.user_usage += result.user_usage
             entry = Entry(
                 offset=offset,

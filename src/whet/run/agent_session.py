@@ -22,7 +22,7 @@ from whet.ground.workspaces import skills_in
 from whet.model import plugins, wire
 from whet.model.run import UNHELD, Trial
 from whet.model.seen import Event
-from whet.model.session import SessionSummary
+from whet.model.session import SessionSummary, Usage
 from whet.model.suite import Limits
 from whet.record.folder import write_new
 from whet.run.attempt_record import AttemptRecord
@@ -125,6 +125,8 @@ async def _run_session(
         if ended.reached is not None:
             record.notes.append(f"ran into its ceiling of {ended.reached} on the way")
     except AgentError as error:
+        if through is not None and through.only_faults:
+            error.hint = error.hint or "all that its model answered were faults on purpose (gateway.faults)"
         record.unfinished = replace(_session(parts, trial, record, talk, ended), complete=False)
         if ended is not None or isinstance(error, _READABLE):
             # No check sees it, but people who look for the reason do.
@@ -140,6 +142,7 @@ def _note_figures(trial: Trial, record: AttemptRecord, talk: _Talk) -> None:
     """Note what the session used, however it ended."""
     told = talk.observer.usage_or_guess(talk.transcript)
     record.usage, record.steps = talk.through.usage(told) if talk.through else told, talk.observer.steps
+    record.unpaid_usage = talk.through.unpaid(record.usage) if talk.through else Usage()
     record.requests = talk.through.asked if talk.through else 0
     record.detected_skills, record.trusted = talk.observer.detected_skills(), talk.asked.trusted
     record.offered_skills = talk.observer.started.skills

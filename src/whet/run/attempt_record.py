@@ -39,6 +39,8 @@ class AttemptRecord:
     # A session that did not end well.
     unfinished: SessionSummary | None = None
     usage: Usage = field(default_factory=Usage)
+    # The part of it that no provider was asked for.
+    unpaid_usage: Usage = field(default_factory=Usage)
     # What the model that played the user of a conversation took.
     user_usage: Usage = field(default_factory=Usage)
     steps: int = 0
@@ -59,6 +61,11 @@ class AttemptRecord:
     resumable: Resumable | None = None
     surveyed: Surveyed | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def paid_usage(self) -> Usage:
+        """What providers were asked for, also in the place of a user."""
+        return self.usage - self.unpaid_usage + self.user_usage
 
     @property
     def vacuous(self) -> bool:
@@ -104,7 +111,7 @@ def recording(parts: RunParts, trial: Trial, number: int) -> Iterator[AttemptRec
         record.fail(parts, _internal(error))
     except BaseException:
         # A signal ends it without a result, and what it used was paid for.
-        parts.cut_short(trial.key, record.usage + record.user_usage)
+        parts.cut_short(trial.key, record.paid_usage)
         raise
     record.duration_s = time.monotonic() - record.began
 

@@ -187,6 +187,7 @@ def _in_turn(error: AgentError, limits: Limits, record: AttemptRecord, own: Atte
 
 def _add(parts: RunParts, record: AttemptRecord, own: AttemptRecord, number: int, prompt: str) -> None:
     """Add what is known of a turn to the record of the conversation."""
+    record.unpaid_usage += own.unpaid_usage
     record.usage, record.steps = record.usage + own.usage, record.steps + own.steps
     record.requests += own.requests
     record.trusted, record.offered_skills = own.trusted, (*record.offered_skills, *own.offered_skills)

@@ -107,15 +107,18 @@ def with_controls(planned: Planned) -> Planned | int:
 
 def approach_of(planned: Planned, ready: Ready) -> Approach:
     """Return how `whet run` brings trials to their results: by running agents."""
+    from whet.run.cassettes import hold_cassettes, is_played  # noqa: PLC0415
     from whet.run.gateways import hold_routes  # noqa: PLC0415
     from whet.run.trial import run_trial  # noqa: PLC0415
 
     runners = [execution.runner for execution in planned.plan.executions]
 
     def look_around(sandbox: Sandbox, _: object) -> tuple[str, ...]:
-        played = planned.settings.cassette is not None
+        played = is_played(planned.settings)
         notes = (*hold_network(sandbox, runners), *hold_routes(runners, os.environ, sandbox, played=played))
-        return (*notes, *ready(planned.plan, sandbox, played))
+        doubts = ready(planned.plan, sandbox, played)
+        hold_cassettes(planned.settings, planned.plan.executions, os.environ, judged=is_judged(planned.plan))
+        return (*notes, *doubts)
 
     extra = _judging if is_judged(planned.plan) else None
     return Approach(run_trial=run_trial, ready=look_around, extra_usage=extra)

@@ -98,6 +98,22 @@ class Through:
         """What this session has spent so far, as far as it is known."""
         return (self._ledger.usage.cost_usd if self._ledger else None) or 0.0
 
+    @property
+    def paid_usd(self) -> float:
+        """What of that a provider was asked for."""
+        return ((self._ledger.usage - self._ledger.unpaid).cost_usd if self._ledger else None) or 0.0
+
+    def unpaid(self, usage: Usage) -> Usage:
+        """Return the part of *usage*, that of the session, which no provider was asked for."""
+        if self._ledger is None:
+            return Usage()
+        return usage if self._ledger.free else self._ledger.unpaid
+
+    @property
+    def only_faults(self) -> bool:
+        """Whether faults on purpose are all that the agent got."""
+        return self._ledger is not None and self._ledger.only_faults
+
     def witness(self) -> Witness | None:
         """Return what the gateway saw of the provider; None if the agent was not started."""
         return self._ledger.witness() if self._ledger else None
@@ -226,8 +242,8 @@ class Gateways:
 
     @property
     def under_way_usd(self) -> float:
-        """What sessions under way have spent so far."""
-        return sum(through.spent_usd for through in self._open) + self.elsewhere_usd()
+        """What sessions under way have paid for so far."""
+        return sum(through.paid_usd for through in self._open) + self.elsewhere_usd()
 
     def route(self, trial: Trial) -> Route | None:
         """Return the way of *trial* to its provider; None if its agent goes there directly, or nowhere."""
@@ -341,7 +357,7 @@ class Gateways:
         if settings.record_to is not None:
             path = tape_path(settings.record_to, suite, session.place)
             hold_inside(path, settings.record_to)
-            yield Recorder(path, forms, self._masker, through.miss)
+            yield Recorder(path, forms, self._masker, through.miss, anew=True)
 
     def end(self, through: Through) -> None:
         """Count what a session has spent no longer: its record does."""

@@ -58,7 +58,7 @@ async def ask_judge(parts: RunParts, trial: Trial, evidence: Evidence, prompt: s
     except OSError as error:
         raise JudgeBroken(f"the judge {parts.judge.id} could not be shown the evidence: {error}") from error
     assert record.session is not None
-    return Reply(text=record.session.final_output, usage=record.usage)
+    return Reply(text=record.session.final_output, usage=record.paid_usage)
 
 
 def _trial(parts: RunParts, trial: Trial, prompt: str) -> Trial:

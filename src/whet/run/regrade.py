@@ -143,7 +143,8 @@ async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Pa
     record.started_at, record.duration_s = old.started_at, old.duration_s
     record.session, record.usage, record.steps = earlier.session, old.usage, old.steps
     record.detected_skills, record.skill_shown = old.detected_skills, old.skill_shown
-    record.user_usage = old.attempts[-1].user_usage if old.attempts else record.user_usage
+    if old.attempts:
+        record.user_usage, record.unpaid_usage = old.attempts[-1].user_usage, old.attempts[-1].unpaid_usage
     try:
         await _check(parts, trial, earlier, record, ground)
     except AttemptError as error:

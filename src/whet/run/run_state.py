@@ -100,7 +100,7 @@ class RunState:
     @property
     def spent_usd(self) -> float | None:
         """What this run has spent so far, as far as it is known."""
-        own = (self.journal.usage + self.journal.user_usage + self.spent.usage).cost_usd
+        own = (self.journal.paid_usage + self.journal.user_usage + self.spent.usage).cost_usd
         return None if own is None and not self.extra_usd else (own or 0.0) + self.extra_usd
 
     def afford(self, *, ahead: float = 0.0) -> bool:

@@ -39,6 +39,7 @@ from whet.record.sources import sources_of, write_sources
 from whet.report.choose import make_reporters
 from whet.report.digest import resume_command
 from whet.report.reporter import Reporters
+from whet.run.cassettes import recorded_to
 from whet.run.execute import single_errors
 from whet.run.parts import AttemptParts, RunParts, make_graders, make_masker, make_run_parts
 from whet.run.run_state import RunState, now
@@ -108,13 +109,13 @@ def start_run(
     with ExitStack() as stack:
         # Before there is a record: what cannot be written is said first.
         reporters = Reporters((), stderr=sys.stderr) if listen else stack.enter_context(open_reporters(planned))
-        with _alone_in_project(plan, request):
+        with _alone(planned):
             # A project that another run works in gets no record.
             run_dir = _open_record(planned, masker)
         become_subreaper()
         # Before lock and journal are open: the processes of checks must not inherit them.
         graders = make_graders(planned.suite, stack)
-        stack.enter_context(_alone_in_project(plan, request))
+        stack.enter_context(_alone(planned))
         stack.callback(os.close, folders.lock(run_dir))
         journal = Journal(run_dir / folders.JOURNAL_FILE, planned.earlier.run.lines if planned.earlier else ())
         stack.callback(journal.close)
@@ -206,12 +207,18 @@ def open_reporters(planned: Planned) -> AbstractContextManager[Reporters]:
     )
 
 
-def _alone_in_project(plan: Plan, request: RunRequest) -> AbstractContextManager[None]:
-    """If trials work in the project itself, keep other runs out of it."""
-    project = plan.executions[0].workspace.cwd
-    if not request.in_place or project is None:
-        return nullcontext()
-    return folders.alone_in(project, "it works in place there: wait until it has ended, or leave out --in-place")
+@contextmanager
+def _alone(planned: Planned) -> Iterator[None]:
+    """Keep other runs out of the project, if trials work in it itself, and out of the folder that cassettes go to."""
+    project, tapes = planned.plan.executions[0].workspace.cwd, recorded_to(planned.settings)
+    with ExitStack() as stack:
+        if planned.request.in_place and project is not None:
+            why = "it works in place there: wait until it has ended, or leave out --in-place"
+            stack.enter_context(folders.alone_in(project, why))
+        if tapes is not None and tapes.is_dir():
+            why = "it records cassettes there: wait until it has ended, or record to another folder"
+            stack.enter_context(folders.alone_in(tapes, why))
+        yield
 
 
 def _open_record(planned: Planned, masker: Masker) -> Path:

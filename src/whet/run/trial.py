@@ -49,7 +49,7 @@ async def attempt_with_retries(
             record = await attempt(number)
         except BaseException:
             for earlier in records:
-                parts.cut_short(trial.key, earlier.usage + earlier.user_usage)
+                parts.cut_short(trial.key, earlier.paid_usage)
             raise
         records.append(record)
         if not _worth_another(record, trial):
@@ -331,6 +331,7 @@ def _attempt(record: AttemptRecord, case: Case) -> Attempt:
         workspace_dir=record.workspace_dir,
         failure=record.failure,
         usage=record.usage,
+        unpaid_usage=record.unpaid_usage,
         user_usage=record.user_usage,
     )
 
