@@ -116,6 +116,19 @@ def test_keys_and_folders_are_not_left_anywhere_on_a_node(three_nodes: LoopbackC
     assert holding == []
 
 
+def test_records_in_the_folder_of_the_suite_stay_here(three_nodes: LoopbackCluster, project: Project) -> None:
+    words = ("--trials", "1", "--case", "c1")
+    earlier = project.run(*words, "--output-dir", "records")
+
+    ended = on(three_nodes, project, *words)
+
+    assert (earlier.code, ended.code) == (0, 0), ended.stderr
+    assert list(project.root.glob("records/*/journal.jsonl"))
+    carried = {path.name for path in three_nodes.folder.glob("whet-*/parcels/**/*")}
+    assert "agent.sh" in carried
+    assert not carried & {"journal.jsonl", "run.json", "trials"}
+
+
 def test_what_a_trial_needs_decides_where_it_runs(three_nodes: LoopbackCluster, project: Project) -> None:
     project.write(
         "whet.toml",
