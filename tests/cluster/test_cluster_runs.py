@@ -61,6 +61,8 @@ def test_a_run_on_three_nodes_leaves_the_record_of_the_same_run_here(
 
     assert (here.code, there.code) == (1, 1), there.stderr
     assert len(lines(there.folder)) == 60
+    assert re.search(rf"^  cluster +{re.escape(three_nodes.on)}, 3 nodes$", there.stdout, re.MULTILINE)
+    assert "cluster" not in here.stdout
     assert lines(first) == lines(there.folder)
     assert listed(first) == listed(there.folder)
     grades = [folder / "trials/c7/sh/default/1/1/grades.json" for folder in (first, there.folder)]
@@ -160,4 +162,6 @@ def test_a_cluster_of_this_machine_is_started_and_ended_with_the_run(project: Pr
 
     assert ended.code == 1, ended.stderr
     assert len(lines(ended.folder)) == 20
+    # Ray finds the nodes of other tests, if these are up.
+    assert re.search(r"^  cluster +ray://127\.0\.0\.\d+:\d+, \d+ nodes?$", ended.stdout, re.MULTILINE)
     assert left == []

@@ -23,6 +23,7 @@ from whet.ground.wardens import reaper
 from whet.model.request import Settings
 from whet.model.run import Execution, Plan
 from whet.reading.hosts import LOCAL_CLUSTER, read_host
+from whet.reading.text import count
 from whet.run.keeper import Keeper
 from whet.run.node import facts
 from whet.run.order import new_key, roots_of, sealed, shared_key
@@ -108,6 +109,11 @@ def living() -> dict[str, dict[str, Any]]:
     """Return the nodes that Ray believes to be alive, by id."""
     found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return {node["NodeID"]: node for node in found if node["Alive"]}
+
+
+def described() -> str:
+    """Return the address of the cluster and the number of its nodes, for people."""
+    return f"ray://{ray.get_runtime_context().gcs_address}, {count(len(living()), 'node')}"
 
 
 def start_keeper(node: Mapping[str, Any], token: str, limits: Any) -> Any:
