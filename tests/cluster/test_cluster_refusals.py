@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import socket
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,6 +26,7 @@ PATIENCE_S = 240
     [
         ("ray://127.0.0.2:10001", "is the port of Ray Client"),
         ("127.0.0.2:6379", 'must be "ray", or "ray://HEAD:PORT"'),
+        ("ray://[::1]:6379", "whet does not reach clusters by IPv6"),
         ("ray://127.0.0.2", 'must be "ray", or "ray://HEAD:PORT"'),
     ],
 )
@@ -38,6 +45,60 @@ def test_a_head_that_does_not_answer_is_one_error(project: Project) -> None:
     assert "Connection refused" in ended.stderr
     assert "start whet on a machine of the cluster" in ended.stderr
     assert not project.output_dir.exists()
+
+
+def test_a_port_of_something_else_is_one_error(project: Project) -> None:
+    with ThreadingHTTPServer(("127.0.0.2", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            ended = project.run("--on", f"ray://127.0.0.2:{server.server_port}")
+        finally:
+            server.shutdown()
+
+    assert ended.code == 2
+    assert "error[usage]" in ended.stderr
+    assert "nothing there answers as the head of a Ray cluster" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not project.output_dir.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_wait_for_a_head_that_never_answers(project: Project, number: signal.Signals) -> None:
+    with silent() as (port, asked):
+        process = project.start("suite.py", "--on", f"ray://127.0.0.2:{port}")
+        # The first connection only shows that something listens.
+        assert asked.acquire(timeout=PATIENCE_S)
+        assert asked.acquire(timeout=PATIENCE_S)
+        process.send_signal(number)
+        ended = project.outcome(process, within_s=PATIENCE_S)
+
+    assert ended.code == 130, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "nothing there answers" not in ended.stderr
+    assert not project.output_dir.exists()
+
+
+@contextmanager
+def silent() -> Iterator[tuple[int, threading.Semaphore]]:
+    """Listen, take connections and never answer; the semaphore counts them."""
+    asked, taken = threading.Semaphore(0), []
+    with socket.create_server(("127.0.0.2", 0)) as server:
+
+        def take() -> None:
+            while True:
+                try:
+                    taken.append(server.accept()[0])
+                except OSError:
+                    return
+                asked.release()
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        yield server.getsockname()[1], asked
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    for each in taken:
+        each.close()
 
 
 def test_what_needs_this_machine_is_refused(project: Project) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from loopback import LoopbackCluster, bearing
 from project import Outcome, Project
 
 PATIENCE_S = 240
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _TIMES = re.compile(r"(_s|_at|duration|time|^chain$|^run$|^files$)")
 _PLACES = re.compile(r"/tmp/[^ '\"]*whet-[a-z0-9_]{8}/w\d+|/tmp/wr-[^ '\"]*")
 
@@ -59,6 +61,8 @@ def test_a_run_on_three_nodes_leaves_the_record_of_the_same_run_here(
 
     assert (here.code, there.code) == (1, 1), there.stderr
     assert len(lines(there.folder)) == 60
+    assert re.search(rf"^  cluster +{re.escape(three_nodes.on)}, 3 nodes$", there.stdout, re.MULTILINE)
+    assert "cluster" not in here.stdout
     assert lines(first) == lines(there.folder)
     assert listed(first) == listed(there.folder)
     grades = [folder / "trials/c7/sh/default/1/1/grades.json" for folder in (first, there.folder)]
@@ -68,6 +72,33 @@ def test_a_run_on_three_nodes_leaves_the_record_of_the_same_run_here(
     assert len(scratch) == 60
     assert len(set(scratch)) == 3
     assert project.whet("verify", "latest").code == 0
+
+
+def test_evals_of_a_skill_run_as_here(three_nodes: LoopbackCluster, tmp_path: Path) -> None:
+    project = Project(tmp_path / "evals")
+    shutil.copytree(EXAMPLES / "evals", project.root, dirs_exist_ok=True)
+    words = (".", "--skill", "release-notes")
+
+    here = project.outcome(project.start(*words), within_s=PATIENCE_S)
+    first = here.folder
+    there = project.outcome(project.start(*words, "--on", three_nodes.on), within_s=PATIENCE_S)
+
+    assert (here.code, there.code) == (0, 0), there.stdout + there.stderr
+    # One of the cases asks whether the skill is chosen among others, which whet keeps beside its records.
+    assert len(lines(there.folder)) == 5
+    assert lines(first) == lines(there.folder)
+
+
+def test_bench_runs_on_a_cluster_too(three_nodes: LoopbackCluster, project: Project) -> None:
+    case = '{"id": "a", "prompt": "hello", "expect": ["file:said contains \'hello\'"]}'
+    project.write("bench.json", f'{{"name": "b", "cases": [{case}]}}')
+    (project.root / "suite.py").unlink()
+
+    process = project.start("bench.json", "--on", three_nodes.on, "--runs", "1", command="bench")
+    ended = project.outcome(process, within_s=PATIENCE_S)
+
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert len(list(project.outside.iterdir())) == 1
 
 
 def test_keys_and_folders_are_not_left_anywhere_on_a_node(three_nodes: LoopbackCluster, project: Project) -> None:
@@ -87,6 +118,19 @@ def test_keys_and_folders_are_not_left_anywhere_on_a_node(three_nodes: LoopbackC
     assert holding == []
 
 
+def test_records_in_the_folder_of_the_suite_stay_here(three_nodes: LoopbackCluster, project: Project) -> None:
+    words = ("--trials", "1", "--case", "c1")
+    earlier = project.run(*words, "--output-dir", "records")
+
+    ended = on(three_nodes, project, *words)
+
+    assert (earlier.code, ended.code) == (0, 0), ended.stderr
+    assert list(project.root.glob("records/*/journal.jsonl"))
+    carried = {path.name for path in three_nodes.folder.glob("whet-*/parcels/**/*")}
+    assert "agent.sh" in carried
+    assert not carried & {"journal.jsonl", "run.json", "trials"}
+
+
 def test_what_a_trial_needs_decides_where_it_runs(three_nodes: LoopbackCluster, project: Project) -> None:
     project.write(
         "whet.toml",
@@ -101,7 +145,8 @@ def test_what_a_trial_needs_decides_where_it_runs(three_nodes: LoopbackCluster, 
         three_nodes.kill(special)
 
     assert without.code == 2
-    assert "c1 on sh: no node has CPU 0.5, docker 1" in without.stderr
+    assert "c1 on sh and 10 more: no node has CPU 0.5, docker 1" in without.stderr
+    assert without.stderr.count("no node has") == 1
     assert "nothing" not in without.stdout
     assert found.code == 0, found.stderr
     scratch = {note.name.split(".")[0] for note in project.outside.iterdir()}
@@ -117,4 +162,6 @@ def test_a_cluster_of_this_machine_is_started_and_ended_with_the_run(project: Pr
 
     assert ended.code == 1, ended.stderr
     assert len(lines(ended.folder)) == 20
+    # Ray finds the nodes of other tests, if these are up.
+    assert re.search(r"^  cluster +ray://127\.0\.0\.\d+:\d+, \d+ nodes?$", ended.stdout, re.MULTILINE)
     assert left == []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from whet.ground.parcels import Unpackable, keep_parcel, pack, unpack, write_parcel
+from whet.ground.parcels import KEPT_S, Unpackable, clear_parcels, hold_parcel, keep_parcel, pack, unpack, write_parcel
 
 
 def made(root: Path) -> Path:
@@ -96,3 +97,28 @@ def test_a_garbled_parcel_is_refused(tmp_path: Path) -> None:
         (tmp_path / f"out{number}").mkdir()
         with pytest.raises(Unpackable):
             unpack(io.BytesIO(garbled), tmp_path / f"out{number}")
+
+
+def test_the_oldest_parcels_go_beyond_a_size_unless_they_are_used(tmp_path: Path) -> None:
+    size = 1024 * 1024
+    for age_s, name in enumerate(("new", "second", "third", "held", ".growing")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(os.urandom(size))
+        os.utime(tmp_path / name, (time.time() - 60 * age_s,) * 2)
+    assert hold_parcel("held", tmp_path)
+    os.utime(tmp_path / "held", (time.time() - 2 * KEPT_S,) * 2)
+
+    clear_parcels(tmp_path, most=2 * size + size // 2)
+
+    assert {each.name for each in tmp_path.iterdir()} == {"new", "second", "held", ".growing"}
+    assert not hold_parcel("third", tmp_path)
+
+
+def test_parcels_that_nobody_used_for_a_week_go(tmp_path: Path) -> None:
+    for name in ("old", ".abandoned", "young"):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - (0 if name == "young" else 2 * KEPT_S),) * 2)
+
+    clear_parcels(tmp_path)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["young"]

@@ -89,6 +89,7 @@ _MANNER = with_options(
         click.option("--model", metavar="NAME", help="Use this model for every case and runner."),
         setting("retries"),
         setting("max_cost_usd"),
+        setting("on"),
         setting("sandbox"),
         setting("image"),
         setting("keep_services"),
@@ -110,7 +111,6 @@ _MANNER = with_options(
 @setting("max_steps")
 @setting("schedule")
 @setting("max_parallel")
-@setting("on")
 @setting("cwd")
 @setting("record_to")
 @setting("cassette")

@@ -99,7 +99,7 @@ class Disk:
 
     async def _used(self, warden: int) -> int:
         holders = (self._held_by or partial(descendants, warden)) if warden else list
-        used = await anyio.to_thread.run_sync(_used_by, self._folders, holders, abandon_on_cancel=True)
+        used = await anyio.to_thread.run_sync(used_by, self._folders, holders, abandon_on_cancel=True)
         return used + (await self._layer() if self._layer else 0)
 
     def _free_now(self) -> list[int]:
@@ -115,7 +115,7 @@ class Disk:
         return found
 
 
-def _used_by(folders: tuple[Path, ...], holders: Callable[[], list[int]]) -> int:
+def used_by(folders: tuple[Path, ...], holders: Callable[[], list[int]] = list) -> int:
     """Return what *folders* take, with files that *holders* removed and still hold open."""
     # A file with two names takes its blocks once.
     seen: set[tuple[int, int]] = set()

@@ -6,11 +6,14 @@ modes and times, which is what a template or a kept workspace is made of.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import stat
 import struct
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TypeAlias
 
@@ -18,6 +21,7 @@ import msgspec
 
 from whet.errors import WorkspaceError
 from whet.ground.copying import remove_tree
+from whet.ground.disk import used_by
 from whet.ground.tree import Descent, Folders, Step, open_file, walk
 
 _LENGTH = struct.Struct("!I")
@@ -26,6 +30,9 @@ _LONGEST_HEADER = 64 * 1024
 # Returns another content for a file.
 Change: TypeAlias = Callable[[bytes], bytes]
 _SMALL = 4 * 1024 * 1024
+# What nobody used for so long goes, and what was not used for longest goes if a store takes more than this.
+KEPT_S = 7 * 86_400
+MOST_KEPT = 10 * 1024**3
 
 
 class _Header(msgspec.Struct, array_like=True):
@@ -203,3 +210,46 @@ def keep_parcel(file: IO[bytes], digest: str, store: Path) -> Path:
             if not place.is_dir():
                 raise
     return place
+
+
+def hold_parcel(digest: str, store: Path) -> bool:
+    """Keep the parcel with that *digest* for as long as this process lives; return whether it is there."""
+    try:
+        held = os.open(store / digest, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    # Whoever removes it renames it first.
+    fcntl.flock(held, fcntl.LOCK_SH)
+    if not (store / digest).is_dir():
+        os.close(held)
+        return False
+    os.utime(held)
+    return True
+
+
+def clear_parcels(store: Path, most: int = MOST_KEPT) -> None:
+    """Remove parcels that nobody used for a week, and the oldest of a store with more than *most* bytes."""
+    found: list[tuple[float, Path]] = []
+    for place in store.iterdir():
+        with suppress(OSError):
+            found.append((place.stat().st_mtime, place))
+    total = 0
+    for used_at, place in sorted(found, reverse=True):
+        total += used_by((place,))
+        # A name with a dot is one that another process is unpacking.
+        too_much = total > most and not place.name.startswith(".")
+        if too_much or used_at < time.time() - KEPT_S:
+            _remove(place)
+
+
+def _remove(place: Path) -> None:
+    """Remove a parcel, unless a process holds it."""
+    with suppress(OSError):
+        lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            going = place.with_name(f".{place.name}.{os.getpid()}.going")
+            place.rename(going)
+            remove_tree(going)
+        finally:
+            os.close(lock)

@@ -349,6 +349,8 @@ class RunInfo:
     # The files that hold the settings, the project's first, and where the search for that one ended.
     settings_files: tuple[Path, ...] = ()
     searched_to: Path | None = None
+    # The cluster whose nodes run the trials, and how many these are, for people.
+    cluster: str = ""
 
 
 def same_arms(plan: Plan) -> Iterator[str]:

@@ -50,6 +50,8 @@ class Planned:
     notices: tuple[str, ...] = ()
     # Whether there are no settings, so that the agent is the one that is installed.
     unsettled: bool = False
+    # The cluster that runs it, for people.
+    cluster: str = ""
 
 
 def settle(request: RunRequest, early: Callable[[Settings], None] = lambda _: None) -> Planned:

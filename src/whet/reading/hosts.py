@@ -39,6 +39,8 @@ def cluster_problem(text: str) -> str | None:
         return (
             'must be "ray", or "ray://HEAD:PORT" with what `ray start --address` takes, such as "ray://10.0.0.1:6379"'
         )
+    if found[0].startswith("["):
+        return "must have the name or the IPv4 address of the head: whet does not reach clusters by IPv6"
     if found[1] == _CLIENT_PORT:
         return (
             f"{found[1]} is the port of Ray Client, which whet does not use: start whet on a node of the cluster, "

@@ -44,6 +44,7 @@ def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str
         "schedule": _schedule(plan),
         # A callable skill has no workspace.
         "workspace": "" if info.command == "eval" else _workspaces(plan),
+        "cluster": one_line(info.cluster),
         "sandbox": one_line(info.sandbox),
         "ceilings": " and ".join(info.ceilings.words()),
         "record": path_for_people(info.run_dir, cwd),

@@ -33,7 +33,7 @@ from whet.model import wire
 from whet.model.grade import Failure, FailureClass
 from whet.model.run import Attempt, Trial, TrialResult
 from whet.plan.settle import Planned
-from whet.run.cluster_nodes import connect, resource_problems, resources_of, slots
+from whet.run.cluster_nodes import connect, described, resource_problems, resources_of, slots
 from whet.run.fleet import Fleet, Left
 from whet.run.homes import trial_folder
 from whet.run.keeper import DONE, UNKNOWN, hold_here
@@ -65,7 +65,7 @@ def on_cluster(planned: Planned, approach: Approach) -> tuple[Planned, Approach]
         raise UsageError("\n".join(lacking), hint="add a node that has it, or ask for less in [resources]")
     if settings.is_default("run.max_parallel"):
         plan = replace(plan, max_parallel=slots(plan.executions, settings))
-    planned = replace(planned, plan=plan)
+    planned = replace(planned, plan=plan, cluster=described())
     cluster = Cluster(fleet=Fleet(planned=planned, environ=dict(os.environ)))
 
     def ready(sandbox: Sandbox, masker: Masker) -> tuple[str, ...]:

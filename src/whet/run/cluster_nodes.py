@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,11 +23,15 @@ from whet.ground.wardens import reaper
 from whet.model.request import Settings
 from whet.model.run import Execution, Plan
 from whet.reading.hosts import LOCAL_CLUSTER, read_host
+from whet.reading.text import count
 from whet.run.keeper import Keeper
 from whet.run.node import facts
 from whet.run.order import new_key, roots_of, sealed, shared_key
 
 _CONNECT_S = 10.0
+_ANSWER_S = 15.0
+# In a process of its own: Ray waits for most of a minute, and lets no signal through while it does.
+_ASK = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
 _STARTING_S = 180.0
 _MB = 1024 * 1024
 # Ray listens on another address of the machine if it is given 127.0.0.1.
@@ -65,6 +71,7 @@ def connect(on: str) -> None:
         # Ray itself would wait for minutes.
         with socket.create_connection((host, port), _CONNECT_S):
             pass
+        _ask_head(on, address)
         if host.startswith("127."):
             common["_node_ip_address"] = host
         ray.init(address=address, **common)
@@ -75,6 +82,25 @@ def connect(on: str) -> None:
         raise UsageError(f"--on {on}: {_first_line(error)}", hint=_DRIVER_HINT) from error
 
 
+def _ask_head(on: str, address: str) -> None:
+    """Ask what listens at *address* whether it is the head of a cluster; raises `UsageError` if it does not answer."""
+    command = [sys.executable, "-P", "-c", _ASK, address]
+    why = ""
+    try:
+        asked = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, check=False, errors="replace"
+        )
+        if asked.returncode == 0:
+            return
+        why = f": {lines[-1]}" if (lines := asked.stderr.strip().splitlines()) else ""
+    except subprocess.TimeoutExpired:
+        pass
+    raise UsageError(
+        f"--on {on}: nothing there answers as the head of a Ray cluster{why}",
+        hint="name the port of `ray start --head`, which is 6379 unless you chose another",
+    )
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
@@ -83,6 +109,11 @@ def living() -> dict[str, dict[str, Any]]:
     """Return the nodes that Ray believes to be alive, by id."""
     found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return {node["NodeID"]: node for node in found if node["Alive"]}
+
+
+def described() -> str:
+    """Return the address of the cluster and the number of its nodes, for people."""
+    return f"ray://{ray.get_runtime_context().gcs_address}, {count(len(living()), 'node')}"
 
 
 def start_keeper(node: Mapping[str, Any], token: str, limits: Any) -> Any:
@@ -187,15 +218,20 @@ def _amounts(needed: Mapping[str, Any]) -> dict[str, float]:
 
 
 def resource_problems(executions: Iterable[Execution], settings: Settings) -> list[str]:
-    """Return a sentence for each execution that no node could ever run."""
+    """Return a sentence for everything that executions need and no node has, with the first of these executions."""
     nodes = [node["Resources"] for node in living().values()]
-    problems: dict[str, None] = {}
+    lacking: dict[str, list[str]] = {}
     for execution in executions:
         needed = _amounts(resources_of(execution, settings))
         if not any(all(node.get(name, 0) >= amount for name, amount in needed.items()) for node in nodes):
             listed = ", ".join(f"{name} {amount:g}" for name, amount in needed.items())
-            problems[f"{execution.case.id} on {execution.runner.id}: no node has {listed}"] = None
-    return list(problems)
+            lacking.setdefault(listed, []).append(f"{execution.case.id} on {execution.runner.id}")
+    return [f"{_first_of(names)}: no node has {listed}" for listed, names in lacking.items()]
+
+
+def _first_of(names: list[str]) -> str:
+    others = len(set(names)) - 1
+    return f"{names[0]} and {others:,} more" if others else names[0]
 
 
 def slots(executions: Iterable[Execution], settings: Settings) -> int:

@@ -81,8 +81,11 @@ def run(request: RunRequest, ready: Ready = lambda *_: ()) -> int:
         return tried
     approach = approach_of(tried, ready)
     if tried.settings.on is not None:
-        # Only here: Ray takes long to import.
-        tried, approach = cluster_module().on_cluster(tried, approach)
+        from whet.run.execute import interruptible  # noqa: PLC0415
+
+        with interruptible():
+            # Only here: Ray takes long to import.
+            tried, approach = cluster_module().on_cluster(tried, approach)
     return perform(tried, approach)
 
 

@@ -32,7 +32,7 @@ from whet.ground.copying import remove_tree
 from whet.ground.descent import become_subreaper
 from whet.ground.marks import remove_abandoned
 from whet.ground.mounts import private_mounts
-from whet.ground.parcels import keep_parcel, pack
+from whet.ground.parcels import KEPT_S, Unpackable, clear_parcels, hold_parcel, keep_parcel, pack
 from whet.ground.sandbox import Sandbox, choose_sandbox
 from whet.ground.wardens import wardens
 from whet.model import wire
@@ -51,7 +51,6 @@ from whet.version import __version__
 
 # What a trial left is part of the answer if it is no larger.
 _INLINE = 64 * 1024
-_KEPT_S = 7 * 86_400
 _ENDING_S = 10.0
 
 
@@ -143,11 +142,7 @@ class Node:
 
     def on_parcels(self, message: dict[str, Any]) -> dict[str, Any]:
         """Say which parcels are not here."""
-        there = {digest: (self._store / digest).is_dir() for digest in message["digests"]}
-        for digest, found in there.items():
-            if found:
-                os.utime(self._store / digest)
-        return {"lacking": [digest for digest, found in there.items() if not found]}
+        return {"lacking": [digest for digest in message["digests"] if not hold_parcel(digest, self._store)]}
 
     def on_piece(self, message: dict[str, Any]) -> None:
         """Take a piece of a parcel; unpack it after the last one."""
@@ -159,9 +154,13 @@ class Node:
                 self._coming = None
                 keep_parcel(file, message["digest"], self._store)
             (self._folder / "coming").unlink()
+            if not hold_parcel(message["digest"], self._store):
+                raise Unpackable("a parcel was removed as soon as it was here")
 
     def on_order(self, message: dict[str, Any]) -> dict[str, Any]:
         """Open the order; say which trials ended here before, and the driver has not fetched."""
+        # This run holds its own by now.
+        clear_parcels(self._store)
         order, self._origins = read_order(opened(message["order"], self._key), self._store)
         os.environ.update(order.environ)
         run_dir = self._folder / order.run_id
@@ -373,10 +372,10 @@ def facts() -> dict[str, Any]:
 
 
 def _clear_old(base: Path, own: Path) -> None:
-    """Remove what killed processes could not, and what nobody has come for or used for a week."""
-    for folder in (*base.glob("spool/*"), *base.glob("parcels/*")):
+    """Remove what killed processes could not, and what nobody has come for for a week."""
+    for folder in base.glob("spool/*"):
         with contextlib.suppress(OSError):
-            if folder.stat().st_mtime < time.time() - _KEPT_S:
+            if folder.stat().st_mtime < time.time() - KEPT_S:
                 remove_tree(folder)
     for folder in own.parent.iterdir():
         if folder == own:

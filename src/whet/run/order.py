@@ -29,6 +29,7 @@ from whet.ground.tree import identities
 from whet.model.request import Settings
 from whet.model.run import OfHost, Plan
 from whet.model.suite import PackageSpec, Suite
+from whet.record.folder import JOURNAL_FILE, RUN_FILE
 from whet.run.parts import HIDDEN_VARIABLE
 from whet.suites.format import load_suite
 from whet.suites.python import top_of
@@ -80,7 +81,13 @@ def _is_in(path: Path, root: Path, settings: Settings) -> bool:
     """Return whether *path* travels with *root*, which it is below: not if it is in a folder that stays behind."""
     if root not in path.parents or path.is_relative_to(settings.output_dir):
         return False
-    return not {_RECORDS, *_NOT_OF_SUITE}.intersection(path.relative_to(root).parts)
+    between = [place for place in (path, *path.parents) if root in place.parents]
+    return not any(place.name in (_RECORDS, *_NOT_OF_SUITE) or _is_record(place) for place in between)
+
+
+def _is_record(folder: Path) -> bool:
+    """Return whether *folder* is the record of a run, wherever it is."""
+    return (folder / RUN_FILE).is_file() and (folder / JOURNAL_FILE).is_file()
 
 
 def _suite_root(suite: Suite) -> Path:
@@ -136,7 +143,7 @@ def packed(root: Path, plan: Plan, settings: Settings) -> Iterator[bytes]:
     def skip(path: str) -> bool:
         name, place = path.rpartition("/")[2], root / path
         beside = not any(place == each or each in place.parents for each in whole)
-        return name == _RECORDS or (name in _NOT_OF_SUITE and beside)
+        return name == _RECORDS or (beside and (name in _NOT_OF_SUITE or _is_record(place)))
 
     return pack(root, root.name, skip=skip, own=identities([settings.output_dir]))
 

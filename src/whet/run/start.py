@@ -272,6 +272,7 @@ def _info(planned: Planned, run_dir: Path, sandbox: str) -> RunInfo:
         ceilings=settings.ceilings,
         settings_files=tuple(file for file in (settings.file, settings.user_file) if file),
         searched_to=None if settings.file else settings.searched_to,
+        cluster=planned.cluster,
     )
 
 
