@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import os
 import stat
-import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,7 +18,7 @@ import anyio.to_thread
 from whet.dataclass import dataclass
 from whet.errors import ImageError, ImageMissing
 from whet.ground.engine import IMAGE_LABEL, Engine, Said
-from whet.ground.marks import state_folder
+from whet.ground.marks import handing_over, state_folder
 from whet.ground.process import run_process
 from whet.model.task import ImageSpec, is_image_name
 
@@ -132,9 +131,9 @@ async def _alone(digest: str) -> AsyncIterator[None]:
 
 @contextmanager
 def _context(recipe: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="whet-image-") as name:
-        Path(name, _DOCKERFILE).write_text(recipe)
-        yield Path(name)
+    with handing_over() as folder:
+        (folder / _DOCKERFILE).write_text(recipe)
+        yield folder
 
 
 def _hash_of(folder: Path) -> str:
