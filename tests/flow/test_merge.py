@@ -110,6 +110,23 @@ def test_a_folder_of_artifacts_stands_for_the_runs_in_it(five: Project):
     assert "must not be empty" in _merge(five, "").stderr
 
 
+def test_in_a_folder_runs_that_are_no_shards_are_passed_over(five: Project):
+    five.run()
+    ordinary = _merge(five, str(five.output_dir))
+    shards = _shards(five, 2)
+    five.whet("regrade", shards[0].name)
+
+    done = _merge(five, str(five.output_dir))
+    merged = _merge(five, "merged", into="again")
+    named = _merge(five, str(five.output_dir), *sorted(five.output_dir.glob("2*"))[:1])
+
+    assert (ordinary.code, "there is no shard in" in ordinary.stderr) == (2, True), ordinary.stderr
+    assert (done.code, len(done.asked["merged"])) == (1, 2), done.stderr
+    assert "not a shard, so passed over: 2 runs\n" in done.stderr
+    assert (merged.code, "is merged already" in merged.stderr) == (2, True), merged.stderr
+    assert (named.code, "is not a shard" in named.stderr) == (2, True), named.stderr
+
+
 def test_shards_may_come_from_machines_with_other_places(five: Project, tmp_path: Path):
     five.write("template/a.txt", "a\n")
     five.settings(SHELL + '[run.workspace]\nmode = "isolated"\ntemplate_dir = "template"\n')

@@ -57,7 +57,8 @@ def merge(references: Sequence[str], *, partial: bool, flags: Mapping[str, Any],
             f"{_NEEDS_SUITE} writes the prompts of a suite, and a merge reads none",
             hint=f"merge first, and then: whet run --resume latest --reporter {_NEEDS_SUITE}=DIR",
         )
-    runs = [read_shard(folder) for folder in find_records(references, settings.output_dir)]
+    folders, others = find_records(references, settings.output_dir)
+    runs = [read_shard(folder) for folder in folders]
     groups = grouped(runs, frozenset(_free_settings()), partial=partial)
     reporters = make_reporters(
         settings.reporters,
@@ -67,6 +68,8 @@ def merge(references: Sequence[str], *, partial: bool, flags: Mapping[str, Any],
         environ=os.environ,
         protected=[settings.file] if settings.file else [],
     )
+    if others:
+        sys.stderr.write(f"not a shard, so passed over: {count(len(others), 'run')}\n")
     with reporters as listening, writing(settings.output_dir):
         with merging_in(settings.output_dir) as aside:
             whole = _written(groups, settings, aside)
