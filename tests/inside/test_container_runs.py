@@ -94,6 +94,28 @@ def test_a_folder_is_built_once_by_its_content_and_clean_removes_it(
     assert seen() == ("second", 1)
 
 
+def test_clean_counts_what_it_removed_and_says_that_the_rest_is_in_use(
+    project: Project, image: str, cleaning: None
+) -> None:
+    project.whet("clean", "--images")
+    project.write("box/Dockerfile", f"FROM {image}\nRUN echo {{token}} > /built\n")
+    (log,) = run_one(project, "true", "pass", "--image", "./box").folder.glob("images/*.log")
+    built = f"localhost/whet:{log.stem}"
+    name = f"holds-{project.token}"
+    call_podman("create", "--name", name, built, "true")
+
+    try:
+        held = project.whet("clean", "--images")
+    finally:
+        call_podman("rm", "--force", name)
+    freed = project.whet("clean", "--images")
+
+    assert (held.code, "removed 0 images" in held.stdout) == (1, True), held.stdout
+    assert f"{built}: in use by a run" in held.stderr
+    assert "forc" not in held.stderr
+    assert "removed 1 image\n" in freed.stdout, freed.stderr
+
+
 def test_a_build_that_fails_says_why_and_its_log_is_kept(project: Project, image: str) -> None:
     project.write("box/Dockerfile", f"FROM {image}\nRUN echo the-reason >&2; exit 3\n")
 

@@ -171,4 +171,10 @@ def built_images(engine: Engine) -> list[str]:
 def remove_images(engine: Engine, names: list[str]) -> list[str]:
     """Remove images, and return why some are left: by force, containers that run would go with them."""
     said = [(name, engine.ask("image", "rm", name)) for name in names]
-    return [f"{name}: {each.why}" for name, each in said if not each.ok]
+    return [f"{name}: {_in_use(each.err) or each.why}" for name, each in said if not each.ok]
+
+
+def _in_use(said: str) -> str | None:
+    """Return words for an image that a container holds: engines advise to remove it by force."""
+    held = any(words in said for words in ("in use by a container", "used by", "is using"))
+    return "in use by a run, or by another container; clean again when that has ended" if held else None
