@@ -116,6 +116,26 @@ def test_clean_counts_what_it_removed_and_says_that_the_rest_is_in_use(
     assert "removed 1 image\n" in freed.stdout, freed.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("./nothere", "--image: there is no folder "),
+        ("BAD NAME", "--image: 'BAD NAME' is not the name of an image"),
+    ],
+)
+def test_an_image_that_cannot_be_one_is_refused_before_anything_starts(
+    project: Project, option: str, said: str
+) -> None:
+    ended = run_one(project, "true", "pass", "--image", option)
+    project.settings(f'[run]\nimage = "{option}"\n{SHELL}')
+    by_file = run_one(project, "true")
+
+    assert (ended.code, by_file.code) == (2, 2)
+    assert f"error[usage]: {said}" in ended.stderr
+    assert "run.image (" in by_file.stderr
+    assert not list(project.output_dir.glob("2*"))
+
+
 def test_a_build_that_fails_says_why_and_its_log_is_kept(project: Project, image: str) -> None:
     project.write("box/Dockerfile", f"FROM {image}\nRUN echo the-reason >&2; exit 3\n")
 
