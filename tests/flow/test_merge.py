@@ -66,6 +66,10 @@ def test_shards_become_the_record_that_one_run_would_have_made(five: Project):
     assert done.code == 1, done.stderr
     assert "8 of 10 trials went as expected; 2 failed" in done.stdout
     assert f"merged 3 shards into merged/{done.folder.name}" in done.stderr
+    # Nothing runs, so the heading says nothing of how.
+    heading = [line.split()[:1] for line in done.stdout.partition("\n\n")[0].splitlines()]
+    assert ["merged"] in heading
+    assert not [word for word in (["done"], ["schedule"]) if word in heading]
     assert _told(done.results) == _told(whole)
     verified = five.whet("verify", str(done.folder))
     assert (verified.code, "note:" in verified.stdout) == (0, False), verified.stdout
