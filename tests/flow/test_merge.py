@@ -66,6 +66,10 @@ def test_shards_become_the_record_that_one_run_would_have_made(five: Project):
     assert done.code == 1, done.stderr
     assert "8 of 10 trials went as expected; 2 failed" in done.stdout
     assert f"merged 3 shards into merged/{done.folder.name}" in done.stderr
+    # Nothing runs, so the heading says nothing of how.
+    heading = [line.split()[:1] for line in done.stdout.partition("\n\n")[0].splitlines()]
+    assert ["merged"] in heading
+    assert not [word for word in (["done"], ["schedule"]) if word in heading]
     assert _told(done.results) == _told(whole)
     verified = five.whet("verify", str(done.folder))
     assert (verified.code, "note:" in verified.stdout) == (0, False), verified.stdout
@@ -108,6 +112,23 @@ def test_a_folder_of_artifacts_stands_for_the_runs_in_it(five: Project):
     again = _merge(five, "down")
     assert (again.code, again.results["counts"]["total"]) == (1, 5), again.stderr
     assert "must not be empty" in _merge(five, "").stderr
+
+
+def test_in_a_folder_runs_that_are_no_shards_are_passed_over(five: Project):
+    five.run()
+    ordinary = _merge(five, str(five.output_dir))
+    shards = _shards(five, 2)
+    five.whet("regrade", shards[0].name)
+
+    done = _merge(five, str(five.output_dir))
+    merged = _merge(five, "merged", into="again")
+    named = _merge(five, str(five.output_dir), *sorted(five.output_dir.glob("2*"))[:1])
+
+    assert (ordinary.code, "there is no shard in" in ordinary.stderr) == (2, True), ordinary.stderr
+    assert (done.code, len(done.asked["merged"])) == (1, 2), done.stderr
+    assert "not a shard, so passed over: 2 runs\n" in done.stderr
+    assert (merged.code, "is merged already" in merged.stderr) == (2, True), merged.stderr
+    assert (named.code, "is not a shard" in named.stderr) == (2, True), named.stderr
 
 
 def test_shards_may_come_from_machines_with_other_places(five: Project, tmp_path: Path):

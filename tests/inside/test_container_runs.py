@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from images import call_podman, containers_left
 from project import SHELL, Outcome, Project
+from tasks import write_task
 
 SUITE = """
 @case(prompt={prompt})
@@ -89,6 +92,48 @@ def test_a_folder_is_built_once_by_its_content_and_clean_removes_it(
     assert (first, again, changed) == (("first", 1), ("first", 0), ("second", 1))
     assert "removed" in cleaned.stdout
     assert seen() == ("second", 1)
+
+
+def test_clean_counts_what_it_removed_and_says_that_the_rest_is_in_use(
+    project: Project, image: str, cleaning: None
+) -> None:
+    project.whet("clean", "--images")
+    project.write("box/Dockerfile", f"FROM {image}\nRUN echo {{token}} > /built\n")
+    (log,) = run_one(project, "true", "pass", "--image", "./box").folder.glob("images/*.log")
+    built = f"localhost/whet:{log.stem}"
+    name = f"holds-{project.token}"
+    call_podman("create", "--name", name, built, "true")
+
+    try:
+        held = project.whet("clean", "--images")
+    finally:
+        call_podman("rm", "--force", name)
+    freed = project.whet("clean", "--images")
+
+    assert (held.code, "removed 0 images" in held.stdout) == (1, True), held.stdout
+    assert f"{built}: in use by a run" in held.stderr
+    assert "forc" not in held.stderr
+    assert "removed 1 image\n" in freed.stdout, freed.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("./nothere", "--image: there is no folder "),
+        ("BAD NAME", "--image: 'BAD NAME' is not the name of an image"),
+    ],
+)
+def test_an_image_that_cannot_be_one_is_refused_before_anything_starts(
+    project: Project, option: str, said: str
+) -> None:
+    ended = run_one(project, "true", "pass", "--image", option)
+    project.settings(f'[run]\nimage = "{option}"\n{SHELL}')
+    by_file = run_one(project, "true")
+
+    assert (ended.code, by_file.code) == (2, 2)
+    assert f"error[usage]: {said}" in ended.stderr
+    assert "run.image (" in by_file.stderr
+    assert not list(project.output_dir.glob("2*"))
 
 
 def test_a_build_that_fails_says_why_and_its_log_is_kept(project: Project, image: str) -> None:
@@ -334,3 +379,45 @@ def test_two_starts_at_once_after_a_kill_remove_what_was_left_and_nothing_of_any
         assert project.left_after_a_while() == []
     finally:
         call_podman("rm", "--force", name)
+
+
+def _files_with(text: str) -> list[Path]:
+    """Files of whet outside of every project that hold *text*."""
+    places = [*Path(tempfile.gettempdir()).glob("whet-*"), Path(f"/var/tmp/whet-{os.getuid()}")]
+    found = subprocess.run(
+        ["grep", "-rlsF", "--devices=skip", text, *map(str, places)], stdout=subprocess.PIPE, text=True, check=False
+    )
+    return [Path(line) for line in found.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("kind", ["image", "task"])
+def test_after_a_kill_the_next_start_of_any_run_removes_the_variables_of_the_agent(
+    project: Project, image: str, tmp_path: Path, kind: str
+) -> None:
+    secret = f"secret-{project.token}"
+    project.settings(SHELL + f'env = {{ KEY = "{secret}" }}\n')
+    waits = f"echo {project.token}; sleep 600; : {project.token}"
+    if kind == "task":
+        project.sandbox = "auto"
+        write_task(project.root / "tasks/waits", image, instruction_DOT_md=waits)
+        process = project.start("tasks")
+    else:
+        project.suite(f"suite = [Case(id='waits', prompt='{waits}', check=ok)]")
+        process = project.start("suite.py", "--image", image)
+    deadline = time.monotonic() + 60
+    while not _files_with(secret) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    handed = _files_with(secret)
+
+    process.kill()
+    project.outcome(process, within_s=60)
+    other = Project(tmp_path / "other")
+    other.settings('[runners.sh.agent]\ntype = "command"\ncommand = "true"\n')
+    other.suite("suite = [Case(id='other', prompt='x', check=ok)]")
+    ended = other.run()
+
+    assert ended.code == 0, ended.stderr
+    assert handed, "this test needs the file while an agent runs"
+    assert not any(path.parent.exists() for path in handed)
+    assert _files_with(secret) == []
+    assert project.left_after_a_while() == []

@@ -65,3 +65,23 @@ def test_the_solution_of_every_step_runs_and_gets_its_variables(tasks: Project, 
 
     (found,) = json.loads(ended.stdout)["cases"]
     assert (found["solution"], found["vacuous"]) == ("passed", False), found
+
+
+def test_an_audit_names_tasks_that_are_left_out_and_tasks_without_a_solution(tasks: Project, image: str) -> None:
+    write_task(tasks.root / "tasks/good", image)
+    write_task(tasks.root / "tasks/no-solution", image, solution__solve_DOT_sh="")
+    composed = write_task(tasks.root / "tasks/composed", image)
+    (composed / "environment/docker-compose.yaml").write_text("services: {main: {}, more: {image: other}}\n")
+    write_task(tasks.root / "tasks/unread", image, task_DOT_toml="= nothing")
+
+    told, data = tasks.whet("audit", "tasks"), json.loads(tasks.whet("audit", "tasks", "--json").stdout)
+
+    assert told.code == 0, told.stderr
+    rows = [line.split(":")[0].split() for line in told.stdout.splitlines() if line.startswith("  ")]
+    assert ["left", "out", "composed"] in rows
+    assert ["left", "out", "unread"] in rows
+    assert [row for row in rows if row[:2] == ["no", "solution"]] == [["no", "solution", "no-solution"]]
+    assert told.stdout.splitlines()[-1].endswith("(2 tasks left out)")
+    assert [each["id"] for each in data["left_out"]] == ["composed", "unread"]
+    assert "docker-compose.yaml" in data["left_out"][0]["reason"]
+    assert [case["id"] for case in data["cases"]] == ["good", "no-solution"]

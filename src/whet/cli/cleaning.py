@@ -39,8 +39,9 @@ def clean_command(images: bool) -> int:
         with Mark(Engine(state.details["program"])) as mark:
             engine = mark.engine
             found = built_images(engine)
-            problems += remove_images(engine, found)
-        removed += len(found)
+            left = remove_images(engine, found)
+        problems += left
+        removed += len(found) - len(left)
     kept = cached_tasks()
     problems += [problem for folder in kept for problem in remove_tree(folder)]
     click.echo(f"removed {len(kept)} folder{'' if len(kept) == 1 else 's'} of fetched tasks")

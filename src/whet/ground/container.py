@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from whet.ground.carried import Carried, carry, has_program
 from whet.ground.ceilings import disk_of
 from whet.ground.engine import Engine, engine_state
 from whet.ground.inlet import network_of
+from whet.ground.marks import handing_over
 from whet.ground.process import open_process, run_process
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, InImage, Sink, Talk, is_there, no_program
 from whet.ground.wardens import end_all
@@ -278,10 +278,11 @@ def of_lines(env: Mapping[str, str]) -> dict[str, str]:
 def env_options(env: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """Write variables into a file that only we can read: what is among arguments, everybody can read."""
     several = of_lines(env)
-    with tempfile.NamedTemporaryFile("w", prefix="whet-env-", encoding="utf-8", errors="surrogateescape") as file:
-        file.write("".join(f"{name}={value}\n" for name, value in env.items() if name not in several))
-        file.flush()
-        yield ("--env-file", file.name, *(part for name in several for part in ("--env", name)))
+    with handing_over() as folder:
+        file = folder / "env"
+        lines = (f"{name}={value}\n" for name, value in env.items() if name not in several)
+        file.write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
+        yield ("--env-file", str(file), *(part for name in several for part in ("--env", name)))
 
 
 _OF_ENGINES = ("PATH", "HOME", "XDG_", "CONTAINER", "DOCKER", "BUILDAH", "STORAGE", "TMPDIR", "LD_")

@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import os
 import stat
-import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,7 +18,7 @@ import anyio.to_thread
 from whet.dataclass import dataclass
 from whet.errors import ImageError, ImageMissing
 from whet.ground.engine import IMAGE_LABEL, Engine, Said
-from whet.ground.marks import state_folder
+from whet.ground.marks import handing_over, state_folder
 from whet.ground.process import run_process
 from whet.model.task import ImageSpec, is_image_name
 
@@ -132,9 +131,9 @@ async def _alone(digest: str) -> AsyncIterator[None]:
 
 @contextmanager
 def _context(recipe: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="whet-image-") as name:
-        Path(name, _DOCKERFILE).write_text(recipe)
-        yield Path(name)
+    with handing_over() as folder:
+        (folder / _DOCKERFILE).write_text(recipe)
+        yield folder
 
 
 def _hash_of(folder: Path) -> str:
@@ -172,4 +171,10 @@ def built_images(engine: Engine) -> list[str]:
 def remove_images(engine: Engine, names: list[str]) -> list[str]:
     """Remove images, and return why some are left: by force, containers that run would go with them."""
     said = [(name, engine.ask("image", "rm", name)) for name in names]
-    return [f"{name}: {each.why}" for name, each in said if not each.ok]
+    return [f"{name}: {_in_use(each.err) or each.why}" for name, each in said if not each.ok]
+
+
+def _in_use(said: str) -> str | None:
+    """Return words for an image that a container holds: engines advise to remove it by force."""
+    held = any(words in said for words in ("in use by a container", "used by", "is using"))
+    return "in use by a run, or by another container; clean again when that has ended" if held else None

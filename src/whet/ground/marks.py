@@ -1,7 +1,8 @@
 """What must be found again after a kill: a whet that may have containers leaves a mark, and the next one looks for it.
 
 Every container has labels: the run and the attempt that it belongs to, and the whet that owns it. If that is killed,
-the next start of any run finds the mark of a process that is gone, and removes what it had.
+the next start of any run finds the mark of a process that is gone, and removes what it had. The same holds for files
+that are handed to an engine, such as those with the variables of an agent.
 
 Podman without root starts a pause process, which keeps its user namespace. whet ends the one that it started.
 """
@@ -15,6 +16,7 @@ import os
 import shutil
 import signal
 import stat
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -22,11 +24,12 @@ from pathlib import Path
 from typing import Self
 
 from whet.errors import SandboxError
+from whet.ground.copying import remove_tree
 from whet.ground.descent import all_processes, is_running
 from whet.ground.engine import Engine
 
 _PATIENCE_S = 5.0
-_MARKS, _PAUSES = "containers", "pauses"
+_MARKS, _PAUSES, _HANDED = "containers", "pauses", "handed"
 _PAUSE_COMMANDS = {("catatonit", b"-P"), ("podman", b"pause")}
 
 
@@ -180,9 +183,29 @@ def _writing(folder: Path) -> Iterator[None]:
         raise SandboxError(f"{folder} cannot be written: {error.strerror}") from error
 
 
+@contextlib.contextmanager
+def handing_over() -> Iterator[Path]:
+    """Make a folder for files that an engine reads, closed to all others; a later whet removes it after a kill."""
+    place = state_folder(_HANDED)
+    with _writing(place):
+        place.mkdir(exist_ok=True)
+        made = tempfile.TemporaryDirectory(prefix=f"{this_process()}.", dir=place, ignore_cleanup_errors=True)
+    with made as name:
+        yield Path(name)
+
+
+def _remove_handed() -> None:
+    """Remove the files of every whet that was killed."""
+    if own_state().joinpath(_HANDED).is_dir():
+        for folder in state_folder(_HANDED).iterdir():
+            if not _is_alive(folder.name.partition(".")[0]):
+                remove_tree(folder)
+
+
 def remove_abandoned() -> list[str]:
     """Remove the containers of every whet that was killed; return what could not be removed, as sentences."""
     try:
+        _remove_handed()
         notes = [note for note in sorted(state_folder(_MARKS).iterdir()) if not _is_alive(note.name)]
     except (OSError, SandboxError):
         return []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -17,6 +16,7 @@ from typing import Any
 
 from whet.dataclass import dataclass
 from whet.ground.engine import Engine
+from whet.ground.marks import handing_over
 
 # In the foreground, the runtime copies output through small pipes of its own, and waits for everybody who holds them.
 # So it goes away at once, and this waits for the process alone, which becomes its child. A handler, because a signal
@@ -85,15 +85,11 @@ class RunningContainer:
             "env": [f"{name}={value}" for name, value in {**known, **env}.items()],
             "user": self.process.get("user", {}) if user is None else {"uid": number, "gid": number},
         }
-        with tempfile.NamedTemporaryFile("w", prefix="whet-exec-", suffix=".json") as file:
-            file.write(json.dumps(told))
-            file.flush()
-            pid = f"{file.name}.pid"
-            runtime = (self.runtime.program, "exec", "--detach", "--pid-file", pid, "--process", file.name, self.id)
-            try:
-                yield (sys.executable, "-I", "-S", "-c", _WAIT, pid, *runtime)
-            finally:
-                Path(pid).unlink(missing_ok=True)
+        with handing_over() as folder:
+            file, pid = folder / "process.json", str(folder / "pid")
+            file.write_text(json.dumps(told))
+            runtime = (self.runtime.program, "exec", "--detach", "--pid-file", pid, "--process", str(file), self.id)
+            yield (sys.executable, "-I", "-S", "-c", _WAIT, pid, *runtime)
 
 
 @lru_cache

@@ -15,11 +15,15 @@ from whet.model.seen import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """The run is planned and nothing has started; `done` trials were finished by an earlier run."""
+    """The run is planned and nothing has started; `done` trials were finished by an earlier run.
+
+    If it is merged, `shards` says from how many, and nothing will start.
+    """
 
     info: RunInfo
     plan: Plan
     done: int = 0
+    shards: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

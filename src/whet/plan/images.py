@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from whet.errors import UsageError
 from whet.model.request import Settings
 from whet.model.run import Plan, Runner
 from whet.model.suite import Case
@@ -48,9 +49,29 @@ def image_problems(plan: Plan, settings: Settings) -> Iterator[str]:
     lacking = dict.fromkeys(runner.id for case, runner in pairs if image_of(settings, case, runner) is None)
     if lacking:
         yield f"run.image: no image is named for {', '.join(lacking)}: {_HINT}"
-    named = (spec.name for case, runner in pairs if (spec := image_of(settings, case, runner)) is not None)
-    yield from (
-        f"run.image: {name!r} is not the name of an image: {_HINT}"
-        for name in dict.fromkeys(named)
-        if name and not is_image_name(name)
-    )
+
+
+def check_images(plan: Plan, settings: Settings) -> None:
+    """Raise if a container would start from what cannot be an image, and name who asked for it."""
+    if settings.sandbox != CONTAINER:
+        return
+    for case, runner in ((each.case, each.runner) for each in plan.executions if each.case.task is None):
+        spec = image_of(settings, case, runner)
+        if spec is not None and (wrong := _wrong(spec)) is not None:
+            hint = 'name an image, or give a folder with a Dockerfile as "./DIR"'
+            raise UsageError(f"{_asker(settings, case, runner)}: {wrong}", hint=hint)
+
+
+def _wrong(spec: ImageSpec) -> str | None:
+    if spec.folder is not None:
+        return None if spec.folder.is_dir() else f"there is no folder {spec.folder}"
+    return None if is_image_name(spec.name or "") else f"{spec.name!r} is not the name of an image"
+
+
+def _asker(settings: Settings, case: Case, runner: Runner) -> str:
+    if case.image is not None:
+        return f"image of case {case.id}"
+    if runner.options.get("image"):
+        return f"runners.{runner.id}.agent.image"
+    origin = settings.origins["run.image"]
+    return "--image" if origin.endswith("--image") else f"run.image ({origin})"

@@ -18,7 +18,7 @@ from whet.model.arm import Arm
 from whet.model.request import RunRequest, Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, same_arms
 from whet.model.suite import Case, Suite
-from whet.plan.images import image_problems
+from whet.plan.images import check_images, image_problems
 from whet.plan.plan import make_plan, mount_problems, skill_problems, template_problems, until_decided
 from whet.plan.settings import load_settings, what_it_may_cost, with_found_agent
 from whet.reading.text import listed
@@ -122,6 +122,7 @@ def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Sett
     if earlier:
         plan = earlier.lengthened(plan)
     _check_agents(plan, settings)
+    check_images(plan, settings)
     check_judge(plan, settings)
     user_keys(plan)
     check_temporary(plan)

@@ -80,9 +80,13 @@ class ShardRun:
         return placeless(wire.encode(value).decode(), self.shard.places)
 
 
-def find_records(references: Iterable[str], output_dir: Path) -> list[Path]:
-    """Return the folders of runs that *references* name: runs, batches, or folders in which they lie."""
+def find_records(references: Iterable[str], output_dir: Path) -> tuple[list[Path], list[Path]]:
+    """Return the folders of runs that *references* name: runs, batches, or folders in which they lie.
+
+    The second are those in such folders that are no shards, and that nobody named.
+    """
     found: dict[Path, None] = {}
+    passed: dict[Path, None] = {}
     for reference in references:
         if not reference.strip():
             # An unset shell variable does not mean the current folder.
@@ -91,24 +95,46 @@ def find_records(references: Iterable[str], output_dir: Path) -> list[Path]:
         if batch is not None:
             folders = [run for _, run in read_batch(batch)]
         elif Path(reference).is_dir() and not (Path(reference) / RUN_FILE).is_file():
-            folders = list(_below(Path(reference).resolve()))
-            if not folders:
-                raise UsageError(f"there is no run in {reference}", hint="name the folders of runs, or one above them")
+            folders, others = _shards_below(reference)
+            passed |= dict.fromkeys(others)
         else:
             folders = [find_run_folder(reference, output_dir)]
         found |= dict.fromkeys(folders)
-    return list(found)
+    return list(found), [path for path in passed if path not in found]
 
 
-def _below(folder: Path, depth: int = _DEEPEST) -> Iterator[Path]:
-    """Yield the runs below *folder*; passes over links, such as `latest`, controls, and what is merged."""
+def _shards_below(reference: str) -> tuple[list[Path], list[Path]]:
+    """Return the shards below a folder, and the runs that are none; raises if there is no shard."""
+    runs = dict(_below(Path(reference).resolve()))
+    shards = [path for path, asked in runs.items() if _is_shard(asked)]
+    others = [path for path, asked in runs.items() if not _is_shard(asked) and not asked.merged]
+    if shards:
+        return shards, others
+    if others:
+        raise UsageError(
+            f"there is no shard in {reference}, only {count(len(others), 'run')} of another kind",
+            hint="name runs that were started with --shard",
+        )
+    if runs:
+        raise UsageError(f"all that is in {reference} is merged already", hint="name the shards that were merged")
+    raise UsageError(f"there is no run in {reference}", hint="name the folders of runs, or one above them")
+
+
+def _is_shard(asked: RunFile) -> bool:
+    """Return whether it was run as a shard, by any version of whet."""
+    dealt = asked.shard is not None or asked.selection.shard is not None
+    return dealt and not asked.merged and not asked.regraded_from
+
+
+def _below(folder: Path, depth: int = _DEEPEST) -> Iterator[tuple[Path, RunFile]]:
+    """Yield the runs below *folder*; passes over links, such as `latest`, and controls."""
     for path in sorted(folder.iterdir()) if depth else ():
         if path.is_symlink() or not path.is_dir():
             continue
         if (path / RUN_FILE).is_file():
             asked = read_run_file(path)
-            if asked.command != _AUDIT and not asked.merged:
-                yield path
+            if asked.command != _AUDIT:
+                yield path, asked
         elif not (path / BATCH_FILE).is_file():
             yield from _below(path, depth - 1)
 

@@ -66,6 +66,22 @@ class Audit:
         return [case.id for case in self.cases if case.errored or case.solution == "errored"]
 
     @property
+    def left_out(self) -> dict[str, str]:
+        """The tasks that are no cases here, and why."""
+        known, found = {case.id for case in self.suite.cases}, dict[str, str]()
+        for lost in self.suite.lost:
+            if lost.case is not None and lost.case not in known:
+                why = lost.message.removeprefix("is left out: ")
+                found[lost.case] = f"{found[lost.case]}; {why}" if lost.case in found else why
+        return found
+
+    @property
+    def unsolved(self) -> list[str]:
+        """The tasks without a solution, of which nobody knows whether they can be done."""
+        tasks = {case.id for case in self.suite.cases if case.task is not None}
+        return [case.id for case in self.cases if case.solution == "none" and case.id in tasks]
+
+    @property
     def clean(self) -> bool:
         """Whether there is nothing to look at in the record."""
         return not (self.vacuous or self.broken or self.errored)
@@ -84,6 +100,7 @@ def audit_document(found: Audit) -> str:
         "constant": [each.case.id for each in found.past.cases if each.constant],
         "not_audited": [case.id for case in found.cases if case.not_audited],
         "errored": found.errored,
+        "left_out": [{"id": name, "reason": why} for name, why in found.left_out.items()],
         "runs": found.past.runs,
         "unread_runs": found.past.unread,
         "record": str(found.record) if found.record else None,
@@ -116,7 +133,7 @@ def audit_lines(found: Audit) -> Iterator[str]:
     solutions = sum(case.solution in {"passed", "failed", "errored"} for case in found.cases)
     audited = f"{count(len(found.cases), 'case')}, {count(solutions, 'solution')}"
     yield f"{found.suite.name} ({path_for_people(found.suite.source, Path.cwd())}): {audited}"
-    for label, name, text in (*_case_rows(found.cases), *_past_rows(found.past)):
+    for label, name, text in (*_case_rows(found.cases), *_task_rows(found), *_past_rows(found.past)):
         yield f"  {label:11}  {one_line(name)}: {one_line(text, _WIDEST)}"
     yield f"  {'runs':11}  {_runs(found.past)}"
     if found.record is not None:
@@ -140,6 +157,13 @@ def _case_rows(cases: Sequence[AuditedCase]) -> Iterator[tuple[str, str, str]]:
             yield "not audited", case.id, case.not_audited
         if case.solved_anyway:
             yield "note", case.id, _ANYWAY
+
+
+def _task_rows(found: Audit) -> Iterator[tuple[str, str, str]]:
+    for name in found.unsolved:
+        yield "no solution", name, "it has none, so whether the task can be done is not known"
+    for name, why in found.left_out.items():
+        yield "left out", name, f"whet cannot run it: {why}"
 
 
 def _past_rows(past: PastRuns) -> Iterator[tuple[str, str, str]]:
@@ -167,4 +191,6 @@ def _summary(found: Audit) -> str:
         *([f"{count(len(found.broken), 'solution')} not passing"] if found.broken else []),
         *([f"{count(len(found.errored), 'case')} errored"] if found.errored else []),
     ]
-    return "; ".join(parts) or "No control passes a case, and every solution passes."
+    left = len(found.left_out)
+    told = "; ".join(parts) or "No control passes a case, and every solution passes."
+    return f"{told} ({count(left, 'task')} left out)" if left else told

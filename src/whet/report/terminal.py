@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
     """Yield what people want to see before the first agent starts."""
     info, plan = started.info, started.plan
-    words = words_of(info.command)
+    words, runs = words_of(info.command), not started.shards
     suite = f"{one_line(plan.suite.name)} ({path_for_people(info.suite_path, cwd)})"
     yield f"{screen.paint(f'whet {one_line(info.version, 40)}', 'bold')}"
     facts = {
@@ -39,9 +39,10 @@ def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str
         "settings": _settings(info, cwd),
         "project": _project(started, cwd),
         "plan": _size(plan, words),
-        "done": f"{count(started.done, words.trial)} by an earlier run" if started.done else "",
-        "retries": f"up to {plan.retries:,} per {words.trial} that fails or errors" if plan.retries else "",
-        "schedule": _schedule(plan),
+        "done": f"{count(started.done, words.trial)} by an earlier run" if started.done and runs else "",
+        "merged": "" if runs else count(started.shards, "shard"),
+        "retries": f"up to {plan.retries:,} per {words.trial} that fails or errors" if plan.retries and runs else "",
+        "schedule": _schedule(plan) if runs else "",
         # A callable skill has no workspace.
         "workspace": "" if info.command == "eval" else _workspaces(plan),
         "cluster": one_line(info.cluster),
@@ -52,7 +53,7 @@ def header_lines(started: RunStarted, screen: Screen, cwd: Path) -> Iterator[str
     for label, fact in facts.items():
         if fact:
             yield f"  {screen.paint(left(label, 10), 'dim')} {fact}"
-    if shares_at_once(plan):
+    if runs and shares_at_once(plan):
         yield notice_line(Notice(level="warning", message=_SHARED), screen)
     yield ""
 

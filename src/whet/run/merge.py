@@ -57,7 +57,8 @@ def merge(references: Sequence[str], *, partial: bool, flags: Mapping[str, Any],
             f"{_NEEDS_SUITE} writes the prompts of a suite, and a merge reads none",
             hint=f"merge first, and then: whet run --resume latest --reporter {_NEEDS_SUITE}=DIR",
         )
-    runs = [read_shard(folder) for folder in find_records(references, settings.output_dir)]
+    folders, others = find_records(references, settings.output_dir)
+    runs = [read_shard(folder) for folder in folders]
     groups = grouped(runs, frozenset(_free_settings()), partial=partial)
     reporters = make_reporters(
         settings.reporters,
@@ -67,18 +68,21 @@ def merge(references: Sequence[str], *, partial: bool, flags: Mapping[str, Any],
         environ=os.environ,
         protected=[settings.file] if settings.file else [],
     )
+    if others:
+        sys.stderr.write(f"not a shard, so passed over: {count(len(others), 'run')}\n")
     with reporters as listening, writing(settings.output_dir):
         with merging_in(settings.output_dir) as aside:
             whole = _written(groups, settings, aside)
         place = path_for_people(whole.info.run_dir, Path.cwd())
-        shards = count(sum(len(group) for group in groups.values()), "shard")
+        amount = sum(len(group) for group in groups.values())
+        shards = count(amount, "shard")
         if whole.results is None or whole.plan is None:
             trials = count(sum(part.trials for part in whole.parts), "trial")
             sys.stderr.write(f"merged {shards} with {trials} into {place}, which is not finished\n")
             sys.stderr.write(f"go on with it where its suite and agents are: {resume_command(whole.info, place)}\n")
             return ERRORED
         done = whole.plan.trial_count
-        listening(RunStarted(info=whole.info, plan=whole.plan, done=done))
+        listening(RunStarted(info=whole.info, plan=whole.plan, done=done, shards=amount))
         for message in _notices(whole.parts):
             listening(Notice(level="warning", message=message))
         listening(RunEnded(info=whole.info, results=whole.results, interrupted=False))
