@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from loopback import LoopbackCluster, bearing
 from project import Outcome, Project
 
@@ -153,15 +154,18 @@ def test_what_a_trial_needs_decides_where_it_runs(three_nodes: LoopbackCluster, 
     assert len(scratch) == 1
 
 
+@pytest.mark.usefixtures("three_nodes")
 def test_a_cluster_of_this_machine_is_started_and_ended_with_the_run(project: Project) -> None:
+    # Those of others, as the three nodes of the tests, are not taken.
     with tempfile.TemporaryDirectory(prefix="wr-") as folder:
         environ = {"TMPDIR": folder, "RAY_TMPDIR": folder}
         process = project.start("suite.py", "--on", "ray", "--trials", "1", env=environ)
         ended = project.outcome(process, within_s=PATIENCE_S)
-        left = bearing(folder)
+        left, started = bearing(folder), [path.name for path in Path(folder).glob("ray/session_2*")]
 
     assert ended.code == 1, ended.stderr
     assert len(lines(ended.folder)) == 20
+    assert len(started) == 1
     # Ray finds the nodes of other tests, if these are up.
     assert re.search(r"^  cluster +ray://127\.0\.0\.\d+:\d+, \d+ nodes?$", ended.stdout, re.MULTILINE)
     assert left == []

@@ -14,6 +14,7 @@ from typing import Any
 
 import ray
 from ray._private import worker as ray_worker
+from ray._private.services import find_bootstrap_address
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from whet.dataclass import dataclass
@@ -57,15 +58,34 @@ def connect(on: str) -> None:
     common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
     logging.getLogger("ray").setLevel(logging.ERROR)
     ray_worker._worker_logs_enabled = False  # noqa: SLF001 - no option keeps its errors off stdout
-    if on == LOCAL_CLUSTER:
-        try:
-            ray.init(address="auto", **common)
-        except ConnectionError:
-            ray.init(include_dashboard=False, _node_ip_address=_LOOPBACK, **common)
-            for pid in children(os.getpid()):
-                reaper.adopt(pid)
-        return
-    address = on.removeprefix("ray://")
+    if on != LOCAL_CLUSTER:
+        _join(on, on.removeprefix("ray://"), common)
+    elif (known := _cluster_here()) is not None:
+        _join(on, known, common)
+    else:
+        ray.init(address="local", include_dashboard=False, _node_ip_address=_LOOPBACK, **common)
+        for pid in children(os.getpid()):
+            reaper.adopt(pid)
+
+
+def _cluster_here() -> str | None:
+    """Return where the cluster listens that `RAY_ADDRESS` names, or that was last started here, if it still does.
+
+    Ray's own search takes any cluster that has a process here, also one of another user.
+    """
+    address: str | None = os.environ.get("RAY_ADDRESS") or find_bootstrap_address(None)
+    place = read_host(address) if address else None
+    if place is None:
+        return None
+    try:
+        with socket.create_connection(place, _CONNECT_S):
+            return address
+    except OSError:
+        return None
+
+
+def _join(on: str, address: str, common: dict[str, Any]) -> None:
+    """Connect to the cluster whose head listens at *address*; raises `UsageError`."""
     host, port = read_host(address) or ("", 0)
     try:
         # Ray itself would wait for minutes.
@@ -79,7 +99,7 @@ def connect(on: str) -> None:
         # `ConnectionError` of Ray is one, too.
         raise UsageError(f"--on {on}: {_first_line(error)}", hint=_DRIVER_HINT) from error
     except (RuntimeError, ValueError, AssertionError, ray.exceptions.RayError) as error:
-        raise UsageError(f"--on {on}: {_first_line(error)}", hint=_DRIVER_HINT) from error
+        raise UsageError(f"--on {on}: {_in_a_line(error)}", hint=_DRIVER_HINT) from error
 
 
 def _ask_head(on: str, address: str) -> None:
@@ -99,6 +119,11 @@ def _ask_head(on: str, address: str) -> None:
         f"--on {on}: nothing there answers as the head of a Ray cluster{why}",
         hint="name the port of `ray start --head`, which is 6379 unless you chose another",
     )
+
+
+def _in_a_line(error: BaseException) -> str:
+    """Return all that Ray says: of clusters with another Python, the first line alone says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _first_line(error: BaseException) -> str:
