@@ -239,7 +239,7 @@ def _ending(run: dict[str, Any]) -> Iterator[str]:
     compared = summary.get("comparisons") or []
     if compared:
         yield "Decision"
-        yield from (f"  {sentence(convert({**each, 'cases': []}, Comparison))}" for each in compared)
+        yield from (f"  {sentence(convert({**each, 'cases': []}, Comparison), is_summary=True)}" for each in compared)
     yield f"run {run['id']}: {run['status']}{', ' + run['outcome'] if run['outcome'] else ''}"
     if run["error"]:
         yield from (f"  {line}" for line in run["error"].splitlines())

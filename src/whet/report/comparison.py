@@ -24,11 +24,12 @@ def points(value: float, *, sign: bool = True) -> str:
     return f"{rounded:+.3g}" if sign else f"{rounded:.3g}"
 
 
-def sentence(found: Comparison) -> str:
-    """Return the decision in one sentence, with its interval."""
+def sentence(found: Comparison, *, is_summary: bool = False) -> str:
+    """Return the decision in one sentence, with its interval; a summary has trials that count, and tells no cases."""
     level = f"{100 * found.level:.3g} % interval"
     interval = f"({level} {points(found.low)} to {points(found.high)})"
-    moved = f"{points(found.difference)} points {interval}" if counts(found) else f"{_NOTHING} {interval}"
+    known = found.trials > 0 if is_summary else counts(found)
+    moved = f"{points(found.difference)} points {interval}" if known else f"{_NOTHING} {interval}"
     return f"{_decided(found)}{f' on {found.runner}' if found.runner else ''}: {moved}"
 
 
