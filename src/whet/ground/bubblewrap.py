@@ -263,11 +263,9 @@ def _declared(boundary: Boundary, installed: Iterable[Path]) -> Iterator[str]:
     layers: list[tuple[Path, int, tuple[str, ...]]] = [(path, 0, shown(str(path))) for path in installed]
     layers += [(path, 0, ("--ro-bind-try", str(path), str(path))) for path in boundary.readable]
     layers += [(path, 2, ("--bind", str(path), str(path))) for path in boundary.writable]
-    seen = [path for path, _, _ in layers]
+    seen = tuple(str(path).rstrip("/") + "/" for path, _, _ in layers)
     layers += [
-        (path, 1, hidden(str(path)))
-        for path in boundary.hidden
-        if is_there(path) and any(path != other and path.is_relative_to(other) for other in seen)
+        (path, 1, hidden(str(path))) for path in boundary.hidden if str(path).startswith(seen) and is_there(path)
     ]
     layers += [(path, 3, ("--bind", str(folder), str(path))) for path, folder in boundary.shown_at]
     for _, _, arguments in sorted(layers, key=lambda layer: (len(layer[0].parts), layer[1])):

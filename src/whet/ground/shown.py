@@ -52,15 +52,17 @@ def system(*, network: bool) -> tuple[str, ...]:
     for path, how in closed_in_proc():
         argv += hidden(path) if how == "hide" else ("--ro-bind", path, path)
     for folder in _OWN_TEMPORARY:
-        argv += ["--tmpfs", folder]
+        # Not a file system of its own, which costs every start a mount: the root is one already.
+        argv += ["--dir", folder]
     for folder in (*_FOLDERS, *_IN_RUN):
         argv += _link(folder) or shown(folder)
     for folder in _IN_SYS:
         if Path(folder).is_dir():
             argv += _covered(folder, () if folder in _NEVER_CLOSED else _closed(folder))
-    # Last, because it brings a mount for each path in it that is covered.
-    kept = [path for path in _closed("/proc/sys") if network or not path.startswith(_NETWORK)]
-    argv += _covered("/proc/sys", kept)
+    if _is_root():
+        # Others may not write there anyway. Last, because it brings a mount for each path in it that is covered.
+        kept = [path for path in _closed("/proc/sys") if network or not path.startswith(_NETWORK)]
+        argv += _covered("/proc/sys", kept)
     return tuple(argv)
 
 
