@@ -26,7 +26,7 @@ def test_a_text_agent_gets_the_prompt_three_ways_and_its_stdout_is_the_final_out
             assert lines[4] == str(ctx.workspace)
             assert report.final_output == ctx.final_output()
             assert report.exit_code == 0 and report.complete and report.model == "small" and report.prompt == "do it"
-            assert list(report.events) == [] and report.usage.told("input_tokens") is None
+            assert list(report.events) == [] and report.usage.reported("input_tokens") is None
         suite = [Case(id="a", prompt="do it", check=said)]
     """)
 
@@ -111,7 +111,7 @@ def test_tokens_that_nobody_tells_are_guessed_from_characters_and_cost_nothing(p
     project.suite("""
         def guessed(report, ctx):
             assert report.usage.sources["output_tokens"] == "chars"
-            assert report.usage.told("output_tokens") is None
+            assert report.usage.reported("output_tokens") is None
         suite = [Case(id="a", prompt="echo 0123456789abcdef", check=guessed), Case(id="silent", prompt=":", check=ok)]
     """)
 

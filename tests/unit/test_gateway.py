@@ -78,7 +78,7 @@ def test_every_format_tells_its_tokens(
                 told = at.ledger.usage
                 assert (told.input_tokens, told.cached_tokens, told.output_tokens) == (900, 100, 70)
                 assert told.reasoning_tokens == 30
-                assert at.ledger.told
+                assert at.ledger.has_figures
 
     run(work)
 

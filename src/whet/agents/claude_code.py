@@ -66,7 +66,7 @@ class Bill:
         """Return what of the totals was spent before the session was resumed; None if that is unknown."""
         if self._before is None:
             return {}
-        earlier = {name: self._before.told(name) for name in _TOKENS}
+        earlier = {name: self._before.reported(name) for name in _TOKENS}
         if earlier["output_tokens"] is None or not whole:
             return None
         if any(

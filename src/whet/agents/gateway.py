@@ -259,7 +259,7 @@ class Passage:
         self._stop()
 
     async def _pass_on(self, client: Client, asking: Asking, ledger: Ledger) -> None:
-        """Ask whoever answers, and give the agent the answer while it comes."""
+        """Ask the one who answers, and give the agent the answer while it comes."""
         entry = asking.entry
         answer: Answer | None = None
         reading: Reading | None = None
@@ -307,20 +307,20 @@ class Passage:
         if reading is not None:
             reading.finish()
         tokens, model = (reading.tokens, reading.model) if reading else ({}, None)
-        told = partial(ledger.done, entry, tokens=tokens, model=model)
+        end = partial(ledger.done, entry, tokens=tokens, model=model)
         if broken is not None:
-            told("cut", kind="network", said=f"the answer broke off: {broken}")
+            end("cut", kind="network", said=f"the answer broke off: {broken}")
         elif entry.status is not None and entry.status >= _ERROR:
             # Also if the agent did not wait for the words of it.
             kind, said = error_kind(entry.status, bytes(error))
-            told("failed", kind=kind, said=said)
+            end("failed", kind=kind, said=said)
         elif left and not (reading and reading.complete):
-            told("left")
+            end("left")
         elif reading is not None and reading.error is not None:
             kind, said = error_kind(None, {"error": dict(reading.error)})
-            told("failed", kind=kind if kind != "other" else "server", said=said)
+            end("failed", kind=kind if kind != "other" else "server", said=said)
         else:
-            told("answered")
+            end("answered")
 
     async def _ask(self, asking: Asking, depth: int) -> Answer:
         """Ask the sources in their order, and the provider in the end."""

@@ -33,7 +33,7 @@ class Asking:
     path: str
     query: str
     body: bytearray
-    # All of the body that there is to read; whoever needs it first reads it.
+    # All of the body that there is to read; the first that needs it reads it.
     rest: AsyncIterator[bytes]
     # What is closed when the request is over.
     stack: contextlib.AsyncExitStack

@@ -165,7 +165,7 @@ def hold_depth(value: Tree, most: int = _DEEPEST) -> None:
 
 
 def _remove(value: Tree, path: tuple[str, ...]) -> None:
-    """Leave a field out; `*` stands for every field or item."""
+    """Leave a field out; `*` means every field or item."""
     if not path:
         return
     name, *rest = path

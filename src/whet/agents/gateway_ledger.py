@@ -229,7 +229,7 @@ class Ledger:
         )
 
     @property
-    def told(self) -> bool:
+    def has_figures(self) -> bool:
         """Whether the tokens of all that was answered are known, and there were any."""
         return self.usage.total_tokens is not None and not self.untold
 

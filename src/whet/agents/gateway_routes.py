@@ -1,6 +1,6 @@
 """Which traffic of an agent goes through the gateway, and the variables by which the agent finds it.
 
-The agent gets made-up keys. The gateway knows which real one each of them stands for, and where it belongs to.
+The agent gets made-up keys. The gateway knows which real one each of them replaces, and where that belongs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ PROVIDERS = {
 }
 # Agents that ask a model and take no address, or none that whet knows.
 _ALWAYS_DIRECT = ("cursor-agent", "acp")
-# Stands for a provider that is not asked.
+# In the place of a provider that is not asked.
 _NOWHERE = "http://127.0.0.1:9"
 # What a runner of type `command` or `acp` may name.
 NAMED = ("anthropic", "openai", "gemini")
@@ -136,13 +136,13 @@ class Pass:
 
     @property
     def variables(self) -> dict[str, str]:
-        """All that stands for the provider in the environment of the agent."""
+        """All that replaces the provider in the environment of the agent."""
         provider = self.route.provider
         given = {name: self.made_up(name) for name in self.route.keys or provider.keys[:1]}
         return {provider.base: self.address, **given, **self.env}
 
     def made_up(self, name: str) -> str:
-        """Return the key that stands for the one in the variable *name*."""
+        """Return the key that replaces the one in the variable *name*."""
         return f"sk-whet-{self.route.provider.keys.index(name)}-{self.secret}"
 
     @property

@@ -26,7 +26,7 @@ _CHUNK = 65536
 _CONNECT_S = 30.0
 _FORBIDDEN, _UNREACHABLE = 403, 502
 _LONGEST_STATUS = 200
-# What stands for this machine by name.
+# The names of this machine.
 _OWN = "localhost"
 _PORTS = {"http": 80, "https": 443}
 _Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]

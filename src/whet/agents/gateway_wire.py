@@ -55,12 +55,12 @@ def format_of(path: str) -> Format | None:
 
 
 def is_batch(path: str) -> bool:
-    """Return whether what is posted to *path* is answered when nobody counts any more."""
+    """Return whether what is posted to *path* is answered after the count has ended."""
     return _BATCHES.search(_spelled(path)) is not None
 
 
 def _spelled(path: str) -> str:
-    """Return *path* as a server may read it, whatever it was written like: nobody may ask a model uncounted."""
+    """Return *path* as a server may read it, whatever it was written like: every question to a model counts."""
     return unquote(path).partition(";")[0].rstrip("/")
 
 
@@ -169,7 +169,7 @@ class Answer:
 
     @property
     def tokens(self) -> dict[str, int]:
-        """What it took, by our names, as far as it was told; empty if nothing was."""
+        """What it took, by our names, as far as the answer says; empty if it says nothing."""
         if self._format is None or not self._usage:
             return {}
         return {name: value for name, value in _FIGURES[self._format](self._usage).items() if value is not None}

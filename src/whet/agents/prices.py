@@ -14,7 +14,7 @@ def priced(usage: Usage, model: str | None) -> Usage:
 
     A guess from characters has no price.
     """
-    if usage.cost_usd is not None or model is None or usage.told("total_tokens") is None:
+    if usage.cost_usd is not None or model is None or usage.reported("total_tokens") is None:
         return usage
     read, written = usage.input_tokens or 0, usage.output_tokens or 0
     cached = min(usage.cached_tokens or 0, read)

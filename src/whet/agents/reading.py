@@ -337,7 +337,7 @@ class Spending:
 
     def resumed(self, earlier: Resume | None) -> None:
         """Continue the totals of *earlier*; a figure that is missing there stays unknown."""
-        before = {name: earlier.usage.told(name) for name in USAGE_FIGURES} if earlier else {}
+        before = {name: earlier.usage.reported(name) for name in USAGE_FIGURES} if earlier else {}
         if earlier and earlier.usage.cost_source != "agent":
             before["cost_usd"] = None
         self._known = {name: value for name, value in before.items() if value is not None}

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-# Told to wait, but not for how long.
+# If a provider says to wait, but not for how long.
 _PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 BUSY = (429, 529)
@@ -77,7 +77,7 @@ class Turnstile:
         asked = float(retry_after) if retry_after and retry_after.replace(".", "", 1).isdecimal() else self._pause_s
         until = time.monotonic() + min(asked, _LONGEST_PAUSE_S)
         if self._room is not None and self._closed_until < time.monotonic():
-            # Requests that were under way are told the same; once is enough.
+            # Requests that were under way hear the same; once is enough.
             self._tell(f"answers {status}: all requests to it wait for {min(asked, _LONGEST_PAUSE_S):g} s")
         self._closed_until = max(until, self._closed_until)
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)

@@ -230,8 +230,8 @@ def _suites_in(path: Path, problems: list[Problem], *, verbose: bool) -> list[Pa
         ) from None
     problems += (Problem(file=str(over.path), message=over.reason) for over in found.passed_over if over.broken)
     if verbose:
-        told = "".join(f"passed over: {over}\n" for over in found.passed_over if not over.broken)
-        click.echo(told, nl=False, err=True)
+        lines = "".join(f"passed over: {over}\n" for over in found.passed_over if not over.broken)
+        click.echo(lines, nl=False, err=True)
     return [each.path for each in found.suites]
 
 

@@ -244,8 +244,8 @@ def _ending(run: dict[str, Any]) -> Iterator[str]:
     if run["error"]:
         yield from (f"  {line}" for line in run["error"].splitlines())
     if counts := summary.get("counts"):
-        told = [f"{number} {name.replace('_', ' ')}" for name, number in counts.items() if number and name != "total"]
-        yield f"  {', '.join(told)} of {count(counts['total'], 'trial')}"
+        shown = [f"{number} {name.replace('_', ' ')}" for name, number in counts.items() if number and name != "total"]
+        yield f"  {', '.join(shown)} of {count(counts['total'], 'trial')}"
     yield from _since(run["previous"])
 
 

@@ -314,7 +314,7 @@ def sampled(result: TrialResult) -> Sampled:
         value=result.compared,
         cost_usd=_possible(usage.cost_usd),
         seconds=_possible(result.session_s),
-        tokens=_possible(usage.told("total_tokens")),
+        tokens=_possible(usage.reported("total_tokens")),
         steps=_possible(result.steps),
         contaminated=result.failure is not None and result.failure.code == Contaminated.code,
         skill_shown=result.skill_shown,

@@ -142,7 +142,7 @@ def _end_pauses() -> None:
 
 
 def _kill(pid: int) -> None:
-    """Kill a process, and wait until nobody can take it for one that lives."""
+    """Kill a process, and wait until it can no longer be taken for one that lives."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + _PATIENCE_S

@@ -24,7 +24,7 @@ from whet.ground.tree import is_inside
 _REMOTE = re.compile(r"(?P<git>git\+)?(?P<scheme>https?|file|ssh):/+(?P<rest>.+)", re.DOTALL)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _GIT_S = 600
-# Nothing of a repository runs, nobody is asked for a password, and no other program is started.
+# Nothing of a repository runs, git asks for no password, and no other program is started.
 _SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "core.symlinks=true")
 
 
@@ -108,7 +108,7 @@ def _from_git(ref: TasksRef) -> Path:
 
 
 def _resolve(ref: TasksRef) -> str:
-    """Return the commit that a branch or a tag stands for; of an annotated tag, what it points to."""
+    """Return the commit that a branch or a tag names; of an annotated tag, what it points to."""
     lines = [line.split("\t") for line in _git("ls-remote", "--", ref.url, ref.ref, f"{ref.ref}^{{}}").splitlines()]
     found = {name: commit for commit, name in lines}
     for name in (f"refs/tags/{ref.ref}^{{}}", f"refs/heads/{ref.ref}", f"refs/tags/{ref.ref}", ref.ref):

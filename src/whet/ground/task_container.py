@@ -150,7 +150,7 @@ class TaskContainer:
                     await anyio.to_thread.run_sync(self._end_strays)
 
     async def _open(self, inlet: Inlet) -> None:
-        """Open the port of the gateway inside; whoever listened there before has ended."""
+        """Open the port of the gateway inside; what listened there before has ended."""
         if self.network or not self._first:
             raise SandboxError("the container has no network of its own that the gateway could be in")
         async with opened(inlet, self.engine, self._first):
@@ -263,7 +263,7 @@ class TaskContainer:
             if is_there(path):
                 yield bound(path, path, "ro")
         for path in boundary.writable:
-            # The user of the image may be anybody; nobody else on this machine gets as far as here.
+            # The user of the image may be any; no other user of this machine gets as far as here.
             path.chmod(0o777)
             yield bound(path, path, "rw")
         for path, folder in boundary.shown_at:

@@ -80,7 +80,7 @@ class Usage:
         }
         return replace(self, **left)
 
-    def told(self, figure: str) -> float | None:
+    def reported(self, figure: str) -> float | None:
         """Return one of the figures by its name, unless it is a guess."""
         value: float | None = getattr(self, figure)
         parts = _PARTS.get(figure, (figure,))

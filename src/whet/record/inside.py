@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A pipe would keep whoever opens it waiting.
+# Opening a pipe waits for a writer.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-# Nobody looks into folders that lie deeper; an agent can make any number of them.
+# Deeper folders are not looked into; an agent can make any number of them.
 _DEEPEST = 50
 
 

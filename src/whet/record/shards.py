@@ -83,7 +83,7 @@ class ShardRun:
 def find_records(references: Iterable[str], output_dir: Path) -> tuple[list[Path], list[Path]]:
     """Return the folders of runs that *references* name: runs, batches, or folders in which they lie.
 
-    The second are those in such folders that are no shards, and that nobody named.
+    The second are those in such folders that are no shards, and that you did not name.
     """
     found: dict[Path, None] = {}
     passed: dict[Path, None] = {}

@@ -224,7 +224,7 @@ def _figure(result: TrialResult, metric: Metric) -> float | None:
         # Of the deciding attempt, as for tokens: a retry does not count as growth.
         return result.attempts[-1].duration_s if result.attempts else result.duration_s
     # A guess is not compared.
-    return result.usage.told(metric)
+    return result.usage.reported(metric)
 
 
 def compare_all(file: SnapshotFile, results: Results) -> dict[ExecutionKey, SnapshotOutcome]:

@@ -77,7 +77,7 @@ class Audit:
 
     @property
     def unsolved(self) -> list[str]:
-        """The tasks without a solution, of which nobody knows whether they can be done."""
+        """The tasks without a solution, which may be impossible."""
         tasks = {case.id for case in self.suite.cases if case.task is not None}
         return [case.id for case in self.cases if case.solution == "none" and case.id in tasks]
 
@@ -192,5 +192,5 @@ def _summary(found: Audit) -> str:
         *([f"{count(len(found.errored), 'case')} errored"] if found.errored else []),
     ]
     left = len(found.left_out)
-    told = "; ".join(parts) or "No control passes a case, and every solution passes."
-    return f"{told} ({count(left, 'task')} left out)" if left else told
+    summary = "; ".join(parts) or "No control passes a case, and every solution passes."
+    return f"{summary} ({count(left, 'task')} left out)" if left else summary

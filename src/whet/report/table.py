@@ -61,8 +61,8 @@ class Figures:
         usage = result.total_usage
         self.attempts += max(1, len(result.attempts))
         self.seconds.add(result.duration_s)
-        self.input_tokens.add(usage.told("input_tokens"))
-        self.output_tokens.add(usage.told("output_tokens"))
+        self.input_tokens.add(usage.reported("input_tokens"))
+        self.output_tokens.add(usage.reported("output_tokens"))
         self.cost_usd.add(usage.cost_usd)
 
 

@@ -44,7 +44,7 @@ def trial_parts(key: RowKey) -> tuple[str, str, str, str]:
 
 
 def trial_key(key: RowKey) -> str:
-    """Return the name of a trial as it stands in addresses."""
+    """Return the name of a trial as addresses have it."""
     return address(*trial_parts(key))
 
 

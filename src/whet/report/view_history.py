@@ -122,7 +122,7 @@ def _changes(segments: Sequence[Sequence[RunView]]) -> dict[str, DecidedChange]:
     changes: dict[str, DecidedChange] = {}
     for found in comparisons_of(samples, pairs=tuple(pairs)):
         before_run, run = pairs[found.baseline, found.candidate]
-        # With several runners, the one that says most stands for the change.
+        # With several runners, the one that says most is shown.
         if run not in changes or found.verdict in ("better", "worse"):
             changes[run] = DecidedChange(
                 verdict=found.verdict, difference=found.difference, low=found.low, high=found.high, run=before_run

@@ -19,7 +19,7 @@ def cells_of(row: Row) -> list[Any]:
 
 
 def shown_row(row: TrialRow) -> Row:
-    """Return a trial as it stands in a table."""
+    """Return a trial as a table shows it."""
     failure = row.failure
     return Row(
         number=row.key.number,

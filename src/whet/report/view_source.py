@@ -23,7 +23,7 @@ from whet.report.view_history import history_document, of_suite
 from whet.report.view_run import RunView
 from whet.report.view_trial import MOST_EVENTS, TrialViews, events_document
 
-# More are not listed: nobody reads them, and each takes a moment.
+# More are not listed: they are too many to read, and each takes a moment.
 MOST_RUNS = 1000
 _KEPT_VIEWS = 4
 _LARGEST = 1 << 53
@@ -62,7 +62,7 @@ class Views:
         self._heads: dict[str, tuple[_Stamp, RunHead]] = {}
 
     def head(self, name: str, folder: Path) -> RunHead:
-        """Return a run as it stands in a list."""
+        """Return a run as a list shows it."""
         stamp = _stamp(folder)
         known = self._heads.get(name)
         if known is None or known[0] != stamp:

@@ -28,7 +28,7 @@ from whet.report.view_source import Missing, Runs
 HOST = "127.0.0.1"
 _JSON = "application/json"
 _LARGEST_BODY = 1 << 20
-# Nobody keeps a connection and says nothing for so long.
+# No browser keeps a connection and says nothing for so long.
 _SILENCE_S = 60.0
 _REFUSED = b"403: this address lacks its token. Use the one that whet view printed.\n"
 

@@ -140,8 +140,8 @@ async def _run_session(
 
 def _note_figures(trial: Trial, record: AttemptRecord, talk: _Talk) -> None:
     """Note what the session used, however it ended."""
-    told = talk.observer.usage_or_guess(talk.transcript)
-    record.usage, record.steps = talk.through.usage(told) if talk.through else told, talk.observer.steps
+    reported = talk.observer.usage_or_guess(talk.transcript)
+    record.usage, record.steps = talk.through.usage(reported) if talk.through else reported, talk.observer.steps
     record.unpaid_usage = talk.through.unpaid(record.usage) if talk.through else Usage()
     record.requests = talk.through.asked if talk.through else 0
     record.detected_skills, record.trusted = talk.observer.detected_skills(), talk.asked.trusted

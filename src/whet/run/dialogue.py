@@ -53,7 +53,7 @@ class LiveAgent:
         self.agent: Agent | None = None
         self.asked: AgentCommand | None = None
         self.started: SessionStarted | None = None
-        # Its way through the gateway, which whoever began the conversation closes.
+        # Its way through the gateway, which the one that began the conversation closes.
         self.through: Through | None = None
         self._program = AsyncExitStack()
         self._talk: Talk | None = None

@@ -118,13 +118,13 @@ class Through:
         """Return what the gateway saw of the provider; None if the agent was not started."""
         return self._ledger.witness() if self._ledger else None
 
-    def usage(self, told: Usage) -> Usage:
-        """Return what the session used: what the gateway read in answers, or what the agent *told* if it knows more."""
+    def usage(self, reported: Usage) -> Usage:
+        """Return what the session used: as the gateway read in answers, or as the agent *reported*, if that is more."""
         ledger = self._ledger
-        if ledger is None or not ledger.told:
-            return told
-        if ledger.unpriced and told.cost_usd is not None:
-            return replace(ledger.usage, cost_usd=told.cost_usd, cost_source=told.cost_source)
+        if ledger is None or not ledger.has_figures:
+            return reported
+        if ledger.unpriced and reported.cost_usd is not None:
+            return replace(ledger.usage, cost_usd=reported.cost_usd, cost_source=reported.cost_source)
         # A part of the cost is no cost.
         return replace(ledger.usage, cost_usd=None, cost_source=None) if ledger.unpriced else ledger.usage
 

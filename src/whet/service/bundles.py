@@ -122,7 +122,7 @@ def digest_of_label(connection: Connection, organisation_id: str, label: str) ->
 
 
 def hold_bundle(connection: Connection, organisation_id: str, sha256: str) -> bool:
-    """Return whether the organisation has this archive, and let nobody delete it during this transaction."""
+    """Return whether the organisation has this archive, and keep it from being deleted during this transaction."""
     query = select(bundles.c.sha256).where(_one(organisation_id, sha256)).with_for_update(read=True)
     return connection.execute(query).first() is not None
 

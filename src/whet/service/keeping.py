@@ -26,7 +26,7 @@ log = logging.getLogger("whet.service")
 _DAY_US = 24 * 3600 * 1_000_000
 # How often retention looks at the clock. It also looks whenever a run ends.
 _LOOK_S = 3600.0
-# Skills are uploaded before the run that names them: let nobody lose one in between.
+# Skills are uploaded before the run that names them: none may be lost in between.
 _YOUNGEST_SKILL_US = _DAY_US
 _ENDED = runs.c.status.in_(("completed", "failed", "cancelled"))
 

@@ -232,7 +232,7 @@ class Service:
     streams: collections.Counter[str] = field(default_factory=collections.Counter)
     # When the last use of each key was stored.
     key_uses: dict[str, float] = field(default_factory=dict)
-    # Held by whoever changes both the file and the row of a skill.
+    # Held while something changes both the file and the row of a skill.
     bundle_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:

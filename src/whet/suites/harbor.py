@@ -57,7 +57,7 @@ class HarborFormat:
 
     def lower(self, path: Path) -> Suite:
         """Read every task; those that cannot run are left out, and if none is left that is the error."""
-        cases, lost, told = [], [], hashlib.sha256()
+        cases, lost, digest = [], [], hashlib.sha256()
         for task in tasks_in(path):
             findings = Findings(str(task / TASK), language=TOML)
             try:
@@ -65,7 +65,7 @@ class HarborFormat:
                 if findings.problems:
                     cases.pop()
                     lost += [_left_out(task, f"{each.field}: {each.message}") for each in findings.problems]
-                told.update(_told(task))
+                digest.update(_told(task))
             except (ValueError, TypeError, KeyError, OSError, RecursionError) as error:
                 lost.append(_left_out(task, str(error)))
             lost += findings.warnings
@@ -75,7 +75,7 @@ class HarborFormat:
             name=path.name,
             cases=tuple(cases),
             source=path,
-            digest=told.hexdigest(),
+            digest=digest.hexdigest(),
             usual_timeout_s=_AGENT_TIMEOUT_S,
             workspace=WorkspaceSpec(),
             lost=tuple(lost),

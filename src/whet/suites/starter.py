@@ -102,7 +102,7 @@ def getting_started(session: Session, ctx: CheckContext) -> None:
 def skill_evals(folder: Path) -> dict[str, Any]:
     """Return first evals for the skill in *folder*: one for each use that its description names, three at most.
 
-    Raises `UsageError` if the description says nothing: then nobody knows what to ask for.
+    Raises `UsageError` if the description says nothing: then it is unknown what to ask for.
     """
     skill = described(folder)
     does, uses = _promise(skill.description)

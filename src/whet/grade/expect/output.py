@@ -72,7 +72,7 @@ class UsageGroup(Group):
         """So many tokens of this kind, or fewer."""
         if kind not in _KINDS:
             raise ValueError(f'kind is one of {", ".join(_KINDS)}, not "{kind}"')
-        seen = session_of(report).usage.told(f"{kind}_tokens")
+        seen = session_of(report).usage.reported(f"{kind}_tokens")
         self._expect(_above(at_most, f"{kind.replace('_', ' ')} tokens", seen), words)
 
     def cost(self, report: Report, *, at_most: float, **words: Unpack[Words]) -> None:
