@@ -16,7 +16,7 @@ from gateway_bench import ASK, KEY, bench, run, server, whole
 from whet.agents.gateway_faults import Cache
 from whet.agents.gateway_forms import Forms
 from whet.agents.gateway_tapes import Player, Recorder, hold_inside, read_tape
-from whet.agents.gateway_wire import format_of, read_request
+from whet.agents.gateway_wire import characters, format_of, read_request
 from whet.errors import AgentError, CassetteMissed
 from whet.ground.secrets import Masker
 from whet.model.suite import Limits
@@ -509,3 +509,85 @@ def test_what_is_asked_for_is_read_as_far_as_it_can_be() -> None:
     asked = read_request("/v1/messages", b'{"model": "m", "temperature": 1' + b"0" * 400 + b"}")
 
     assert (asked.format, asked.model, asked.temperature) == ("messages", "m", None)
+
+
+CHAT = {"model": "gpt-5.5", "stream": True, "messages": [{"role": "user", "content": "x" * 400}]}
+# 100 tokens of text, and not a word on what it took.
+PIECE = b'data: {"choices": [{"delta": {"content": "' + b"y" * 400 + b'"}}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (Limits(budget_tokens=200), "has used about 200 of 200 tokens"),
+        (Limits(budget_usd=0.0001), "has spent about $"),
+    ],
+    ids=["tokens", "dollars"],
+)
+def test_answers_that_do_not_say_what_they_took_count_for_budgets_by_their_text(
+    tmp_path: Path, limits: Limits, words: str
+) -> None:
+    async def work() -> None:
+        stream = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + PIECE + b"data: [DONE]\n\n"
+        async with (
+            server(lambda _: stream) as (url, seen),
+            bench(tmp_path, url, provider="openai", limits=limits) as at,
+        ):
+            first = await at.ask(CHAT, "/chat/completions")
+            second = await at.ask(CHAT, "/chat/completions")
+
+            assert (first.status_code, second.status_code) == (200, 402)
+            assert words in second.json()["error"]["message"]
+            assert len(seen) == 1
+            # A guess holds a budget, and is no figure of the record.
+            assert (at.ledger.usage.total_tokens, at.ledger.usage.cost_usd) == (None, None)
+
+    run(work)
+
+
+def test_an_agent_that_hangs_up_before_the_figures_come_spends_its_budget_all_the_same(tmp_path: Path) -> None:
+    async def work() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+            writer.write(head + b'data: {"message": {"usage": {"input_tokens": 50, "output_tokens": 1}}}\n\n' + PIECE)
+            await writer.drain()
+            # The end, with what all of it took, never comes.
+            while await reader.read(65536):
+                pass
+            writer.close()
+
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        async with listening, bench(tmp_path, url, limits=Limits(budget_tokens=150)) as at:
+            async with at.client.stream("POST", f"{at.given.address}/v1/messages", json=ASK) as answer:
+                async for piece in answer.aiter_bytes():
+                    if b"yyy" in piece:
+                        break
+            await at.passage.settle()
+
+            refused = await at.ask()
+
+            assert refused.status_code == 402
+            assert "has used about 150 of 150 tokens" in refused.json()["error"]["message"]
+            # The provider said 50 and 1, and 99 more went by.
+            assert (at.ledger.usage.total_tokens, at.ledger.guessed.total_tokens) == (51, 99)
+
+    run(work)
+
+
+def test_a_picture_is_not_taken_for_text() -> None:
+    picture = "A" * 100_000
+    body = {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": 'say "hi"'}]},
+            {"role": "user", "content": [{"type": "image", "source": {"type": "base64", "data": picture}}]},
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{picture}"}}],
+            },
+        ],
+        "contents": [{"parts": [{"inlineData": {"mimeType": "image/png", "data": picture}}]}],
+    }
+
+    assert characters(json.dumps(body).encode()) == len(r"say \"hi\"")

@@ -18,7 +18,7 @@ import h11
 
 from whet.agents.gateway_asking import Asking, Kept, Source, copied
 from whet.agents.gateway_http import Answer, Client, Cut, Gone, Incoming, error_answer
-from whet.agents.gateway_ledger import Entry, Ledger
+from whet.agents.gateway_ledger import Ledger
 from whet.agents.gateway_routes import Pass, Route
 from whet.agents.gateway_tunnel import Tunnels
 from whet.agents.gateway_upstream import (
@@ -33,7 +33,7 @@ from whet.agents.gateway_upstream import (
     question_headers,
 )
 from whet.agents.gateway_wire import Answer as Reading
-from whet.agents.gateway_wire import Asked, error_kind, format_of, is_batch
+from whet.agents.gateway_wire import Asked, characters, error_kind, format_of, is_batch
 from whet.errors import AgentError, BudgetSpent, RunBudgetSpent
 
 # An agent that opens more waits until one of them is closed.
@@ -283,21 +283,21 @@ class Passage:
             await asking.whole()
             await client.refuse(_ERROR, f"this cannot be sent: {trouble}")
         except Cut as trouble:
-            self._done(ledger, entry, reading, error, broken=str(trouble))
+            self._done(ledger, asking, reading, error, broken=str(trouble))
             raise
         except (asyncio.CancelledError, Gone, OSError):
-            self._done(ledger, entry, reading, error, left=True)
+            self._done(ledger, asking, reading, error, left=True)
             raise
         except BaseException:
             ledger.done(entry, "refused")
             raise
         else:
-            self._done(ledger, entry, reading, error)
+            self._done(ledger, asking, reading, error)
 
     def _done(
         self,
         ledger: Ledger,
-        entry: Entry,
+        asking: Asking,
         reading: Reading | None,
         error: bytearray,
         *,
@@ -306,8 +306,12 @@ class Passage:
     ) -> None:
         if reading is not None:
             reading.finish()
+        entry = asking.entry
         tokens, model = (reading.tokens, reading.model) if reading else ({}, None)
-        end = partial(ledger.done, entry, tokens=tokens, model=model)
+        # Most answers say what they took, so most requests need not be searched for their text.
+        is_known = not left and broken is None and tokens.keys() >= {"input_tokens", "output_tokens"}
+        text = (0, 0) if is_known else (characters(asking.body), reading.written if reading else 0)
+        end = partial(ledger.done, entry, tokens=tokens, model=model, text=text)
         if broken is not None:
             end("cut", kind="network", said=f"the answer broke off: {broken}")
         elif entry.status is not None and entry.status >= _ERROR:

@@ -19,7 +19,7 @@ from whet.agents.prices import load_prices, priced
 from whet.dataclass import dataclass
 from whet.ground.secrets import Masker
 from whet.model.seen import Trouble, TroubleKind
-from whet.model.session import Usage, from_gateway
+from whet.model.session import Usage, from_gateway, tokens_of
 from whet.model.suite import Limits
 
 REQUESTS = "requests.jsonl"
@@ -99,6 +99,8 @@ class Ledger:
         self._troubles = self._answered = 0
         # What was used, and the part of it that no provider was asked for.
         self.usage = self.unpaid = Usage()
+        # What answers took that did not say so, for budgets alone: by their text, which is no more than a guess.
+        self.guessed = Usage()
         self._paid = self._faulted = 0
         # Requests to models, and those of them whose tokens or cost are not known.
         self.asked = self.untold = self.unpriced = 0
@@ -114,11 +116,12 @@ class Ledger:
 
     def refusal(self) -> str | None:
         """Return why no other request may be made, if a budget is spent."""
-        limits, spent = self._limits, self.usage
+        limits, spent = self._limits, self.usage + self.guessed
+        about = "about " if self.guessed.total_tokens else ""
         if limits.budget_usd is not None and (spent.cost_usd or 0.0) >= limits.budget_usd - _ROUNDING_USD:
-            return f"has spent ${spent.cost_usd or 0.0:.6g} of a budget of ${limits.budget_usd:g}"
+            return f"has spent {about}${spent.cost_usd or 0.0:.6g} of a budget of ${limits.budget_usd:g}"
         if limits.budget_tokens is not None and (spent.total_tokens or 0) >= limits.budget_tokens:
-            return f"has used {spent.total_tokens or 0} of {limits.budget_tokens} tokens"
+            return f"has used {about}{spent.total_tokens or 0} of {limits.budget_tokens} tokens"
         if limits.budget_requests is not None and self.asked > limits.budget_requests:
             return f"has made {self.asked - 1} of {limits.budget_requests} requests to its model"
         return None
@@ -152,12 +155,15 @@ class Ledger:
         model: str | None = None,
         kind: TroubleKind | None = None,
         said: str = "",
+        text: tuple[int, int] = (0, 0),
     ) -> None:
-        """Note how a request ended, and write its line."""
+        """Note how a request ended, and write its line; *text* is how many characters were asked and answered."""
         now = time.monotonic()
         late = self._late(now)
         if entry.asked.format is not None:
             usage = self._count(entry, outcome, tokens or {}, model)
+            if outcome in ("answered", "left", "cut") and entry.paid:
+                self._guess(usage, text, whole=outcome == "answered", model=model or entry.asked.model)
             if not late:
                 self._judge(entry, outcome, kind, said, now)
         else:
@@ -192,6 +198,20 @@ class Ledger:
             self.usage = self.usage + usage
             self.unpaid = self.unpaid if entry.paid else self.unpaid + usage
         return usage
+
+    def _guess(self, known: Usage, text: tuple[int, int], *, whole: bool, model: str | None) -> None:
+        """Guess what is not *known*: an agent that does not wait for the figures of an answer pays for it as well."""
+        if whole and known.total_tokens is not None:
+            return
+        read, written = map(tokens_of, text)
+        # The beginning of an answer has figures of the beginning only. What is guessed has no mark, because a guess has
+        # no price.
+        missing = Usage(
+            input_tokens=read if known.input_tokens is None else 0,
+            output_tokens=max(0, written - (known.output_tokens or 0)),
+        )
+        self._spend(missing.total_tokens or 0)
+        self.guessed = self.guessed + priced(missing, model)
 
     def _judge(self, entry: Entry, outcome: Outcome, kind: TroubleKind | None, said: str, now: float) -> None:
         """A good answer ends all trouble; an agent that stops waiting for a silent provider tells of one."""

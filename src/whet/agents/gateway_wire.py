@@ -34,6 +34,8 @@ _NO_ROOM = re.compile(
 )
 _NO_ROOM_CODE = "context_length_exceeded"
 _NO_KEY = "API_KEY_INVALID"
+# Where every format has its text, in requests and in answers; data of pictures is elsewhere.
+_TEXT = re.compile(rb'"(?:text|delta|content|arguments|partial_json|thinking|input)"\s*:\s*"((?:[^"\\]|\\.)*)')
 _BAD_REQUEST = 400
 
 
@@ -78,6 +80,11 @@ def read_request(path: str, body: bytes) -> Asked:
         model=named["model"] if named else text(seen, "model"),
         temperature=temperature,
     )
+
+
+def characters(data: bytes | bytearray) -> int:
+    """Return how much text there is in a request or in a part of an answer."""
+    return sum(len(found[1]) for found in _TEXT.finditer(data))
 
 
 def _of_messages(usage: Mapping[str, Any]) -> Tokens:
@@ -145,6 +152,8 @@ class Answer:
         self.error: Mapping[str, Any] | None = None
         # Whether a stream has said that it ends: some agents do not wait for more.
         self.complete = False
+        # How much text has passed.
+        self.written = 0
 
     def feed(self, piece: bytes) -> None:
         """Take the next piece."""
@@ -163,6 +172,7 @@ class Answer:
                 self._take(frame)
         elif self._whole is not None:
             whole, self._whole = bytes(self._whole), None
+            self.written += characters(whole)
             # A stream of Gemini that is no stream of events is a list of answers.
             for seen in rows(parse(b'{"all":' + whole + b"}"), "all") if whole[:1] == b"[" else (parse(whole),):
                 self._note(table(seen))
@@ -176,6 +186,7 @@ class Answer:
 
     def _take(self, frame: bytes) -> None:
         self.complete = self.complete or frame == _DONE or any(word in frame for word in _LAST)
+        self.written += characters(frame)
         if any(word in frame for word in _TELLING):
             self._note(parse(frame))
 

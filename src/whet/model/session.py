@@ -144,10 +144,11 @@ def guessed(read: int, written: int) -> Usage:
     if written <= 0:
         return Usage()
     sources: dict[str, TokenSource] = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), "chars")
-    return Usage(input_tokens=_tokens(read), output_tokens=_tokens(written), sources=sources)
+    return Usage(input_tokens=tokens_of(read), output_tokens=tokens_of(written), sources=sources)
 
 
-def _tokens(characters: int) -> int:
+def tokens_of(characters: int) -> int:
+    """Guess how many tokens so many characters are."""
     return -(-characters // _CHARACTERS_OF_A_TOKEN)
 
 

@@ -81,7 +81,7 @@ async def run_agent(
         )
     finally:
         if through is not None:
-            parts.gateways.end(through)
+            parts.gateways.end(through, record.usage)
             if live is None:
                 with anyio.CancelScope(shield=True):
                     await through.close()

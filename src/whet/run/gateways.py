@@ -100,8 +100,14 @@ class Through:
 
     @property
     def paid_usd(self) -> float:
-        """What of that a provider was asked for."""
-        return ((self._ledger.usage - self._ledger.unpaid).cost_usd if self._ledger else None) or 0.0
+        """What of that a provider was asked for, and about what else it may have been paid for."""
+        known = (self._ledger.usage - self._ledger.unpaid).cost_usd if self._ledger else None
+        return (known or 0.0) + self.guessed_usd
+
+    @property
+    def guessed_usd(self) -> float:
+        """About what answers cost that did not say what they took."""
+        return (self._ledger.guessed.cost_usd if self._ledger else None) or 0.0
 
     def unpaid(self, usage: Usage) -> Usage:
         """Return the part of *usage*, that of the session, which no provider was asked for."""
@@ -219,6 +225,8 @@ class Gateways:
         # What sessions on other nodes have spent so far.
         self.elsewhere_usd: Callable[[], float] = lambda: 0.0
         self._trials: dict[str, asyncio.Semaphore] = {}
+        # What sessions before cost that is in no record, because it is a guess.
+        self._guessed_usd = 0.0
 
     @asynccontextmanager
     async def admitted(self, trial: Trial) -> AsyncIterator[None]:
@@ -242,8 +250,8 @@ class Gateways:
 
     @property
     def under_way_usd(self) -> float:
-        """What sessions under way have paid for so far."""
-        return sum(through.paid_usd for through in self._open) + self.elsewhere_usd()
+        """What sessions under way have paid for so far, with what is only guessed of those before."""
+        return sum(through.paid_usd for through in self._open) + self._guessed_usd + self.elsewhere_usd()
 
     def route(self, trial: Trial) -> Route | None:
         """Return the way of *trial* to its provider; None if its agent goes there directly, or nowhere."""
@@ -359,8 +367,10 @@ class Gateways:
             hold_inside(path, settings.record_to)
             yield Recorder(path, forms, self._masker, through.miss, anew=True)
 
-    def end(self, through: Through) -> None:
-        """Count what a session has spent no longer: its record does."""
+    def end(self, through: Through, recorded: Usage) -> None:
+        """Count what a session has spent no longer: its record does, but for what is only guessed."""
+        if through in self._open and recorded.cost_source != "agent":
+            self._guessed_usd += through.guessed_usd
         self._open.discard(through)
 
     async def close(self) -> None:
