@@ -129,6 +129,26 @@ def test_a_program_that_lies_in_a_project_does_not_open_the_project(walled: Proj
     assert "whet.toml" not in seen
 
 
+def test_it_reads_settings_of_the_kernel_that_others_may_read_and_changes_none(walled: Project) -> None:
+    settings = Path("/proc/sys")
+    script = """
+    cd /proc/sys
+    cat kernel/osrelease net/core/somaxconn kernel/random/uuid kernel/random/uuid
+    (echo 1 > vm/swappiness) 2>/dev/null && echo written
+    cat net/ipv4/tcp_fastopen_key vm/mmap_rnd_bits 2>/dev/null
+    (umount /proc/sys) 2>/dev/null && echo bare
+    true
+    """
+
+    release, connections, one, other, *more = told(walled, script).splitlines()
+
+    assert release == (settings / "kernel/osrelease").read_text().strip()
+    assert connections == (settings / "net/core/somaxconn").read_text().strip()
+    # Each is drawn when it is read.
+    assert len({one, other, (settings / "kernel/random/uuid").read_text().strip()}) == 3
+    assert more == []
+
+
 def test_it_does_not_see_earlier_results(walled: Project) -> None:
     script = f"ls -A {walled.root}/.whet/runs; ls {walled.root}; cat {walled.root}/.whet/runs/latest/results.json; true"
     shown = SHELL + 'mounts = ["."]\n'

@@ -10,7 +10,7 @@ import hashlib
 import os
 import signal
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -29,6 +29,8 @@ _OVERLAY_OPTIONS = "redirect_dir=off,metacopy=off,index=off"
 # The only id that has a meaning in an ownerless mount; no file has it.
 _UNUSED_ID = 2**32 - 2
 _STAGE_NAME = "whet-stage"
+# Settings of the kernel are a line, or a few.
+_MOST_OF_A_FILE = 65536
 # Folders on which to mount the stage. They exist and are hardly used, and the mount is visible only to us.
 # Not below /proc: if one of its folders is covered, the kernel forbids mounting another /proc inside.
 _STAGES = ("/boot", "/var/spool", "/var/mail", "/var/empty")
@@ -107,9 +109,37 @@ def clone(folder: str, *, ownerless: bool = False, covers: Sequence[str] = ()) -
 
     With `ownerless`, no file in it belongs to us: only the permissions of others count. The paths in
     *covers* are hidden. Raises `OSError` if the kernel, the file system or our rights do not allow it.
+    """
+
+    def make(place: Path) -> None:
+        _attach(folder, place, ownerless=ownerless)
+        for path in covers:
+            _cover(place / Path(path).relative_to(folder))
+
+    return _staged((folder, ownerless, covers), make)
+
+
+def snapshot(folder: str, *, without: Collection[str], live: str) -> Path:
+    """Write down the small files of *folder* as they are now, in memory, and return its path, which only we know.
+
+    Leaves out the paths in *without*. The folder *live* in it is the real one.
+    """
+
+    def make(place: Path) -> None:
+        _mount(_STAGE_NAME.encode(), place, b"tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755")
+        _write_down(folder, str(place), {*without, live})
+        (place / Path(live).relative_to(folder)).mkdir(parents=True)
+        _attach(live, place / Path(live).relative_to(folder), ownerless=False)
+
+    return _staged((folder, sorted(without), live), make)
+
+
+def _staged(what: object, make: Callable[[Path], object]) -> Path:
+    """Return the place of *what* on the stage, after letting *make* mount it.
+
     Processes that we fork share the stage, and find there what one of them has made.
     """
-    name = hashlib.sha256(repr((_view(), folder, ownerless, covers)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr((_view(), what)).encode()).hexdigest()[:16]
     place, ready = _stage() / name, _stage() / f"{name}.ready"
     # The kernel gives the id of a view to another one later, so the folder may be left from a view that has ended.
     if ready.exists() and place.is_mount():
@@ -120,9 +150,7 @@ def clone(folder: str, *, ownerless: bool = False, covers: Sequence[str] = ()) -
         # Another process is making it.
         place = _stage() / f"{name}-{os.getpid()}"
         place.mkdir(exist_ok=True)
-    _attach(folder, place, ownerless=ownerless)
-    for path in covers:
-        _cover(place / Path(path).relative_to(folder))
+    make(place)
     if place.name == name:
         ready.touch()
     return place
@@ -140,6 +168,22 @@ def _attach(folder: str, place: Path, *, ownerless: bool) -> None:
         _check(libc.syscall(_MOVE_MOUNT, tree, b"", *to), str(place))
     finally:
         os.close(tree)
+
+
+def _write_down(folder: str, place: str, without: Collection[str]) -> None:
+    """Copy what is below *folder*, except what is *without* or cannot be read."""
+    for entry in os.scandir(folder):
+        target = f"{place}/{entry.name}"
+        if entry.path in without:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            os.mkdir(target)  # noqa: PTH102 - there are hundreds, and pathlib is slow
+            _write_down(entry.path, target, without)
+            continue
+        with suppress(OSError), open(entry.path, "rb", buffering=0) as file:  # noqa: PTH123
+            content = file.read(_MOST_OF_A_FILE) or b""
+            with open(target, "xb", buffering=0) as copy:  # noqa: PTH123
+                copy.write(content)
 
 
 def _cover(path: Path) -> None:

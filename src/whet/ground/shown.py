@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
-from whet.ground.mounts import clone, private_mounts
+from whet.ground.mounts import clone, private_mounts, snapshot
 from whet.ground.sandbox import is_there
 
 _OTHERS_READ, _OTHERS_WRITE, _OTHERS_SEARCH = 0o004, 0o002, 0o001
@@ -37,6 +37,8 @@ _IN_SYS = (
 _NEVER_CLOSED = ("/sys/fs/cgroup",)
 # Depends on the network namespace: a private one has other entries, and nothing to hide.
 _NETWORK = "/proc/sys/net/"
+# Another value each time that it is read: programs take their identifiers from there.
+_LIVE_SETTINGS = "/proc/sys/kernel/random"
 
 _NODE_PACKAGES = "node_modules"
 # A folder with one of these is a project, whatever else is in it.
@@ -60,9 +62,8 @@ def system(*, network: bool) -> tuple[str, ...]:
         if Path(folder).is_dir():
             argv += _covered(folder, () if folder in _NEVER_CLOSED else _closed(folder))
     if _is_root():
-        # Others may not write there anyway. Last, because it brings a mount for each path in it that is covered.
-        kept = [path for path in _closed("/proc/sys") if network or not path.startswith(_NETWORK)]
-        argv += _covered("/proc/sys", kept)
+        # Others may not write there anyway.
+        argv += _kernel_settings(network=network)
     return tuple(argv)
 
 
@@ -107,6 +108,18 @@ def _covered(folder: str, closed: Sequence[str]) -> tuple[str, ...]:
         with suppress(OSError):
             return ("--ro-bind", str(clone(folder, covers=closed)), folder)
     return ("--ro-bind", folder, folder, *chain.from_iterable(map(hidden, closed)))
+
+
+def _kernel_settings(*, network: bool) -> tuple[str, ...]:
+    """Return the arguments that show `/proc/sys` without what only root may read.
+
+    As plain files, if we may mount: two dozen of its files would have to be covered, and each cover costs every start.
+    """
+    closed = _closed("/proc/sys")
+    if private_mounts():
+        with suppress(OSError):
+            return ("--ro-bind", str(snapshot("/proc/sys", without=closed, live=_LIVE_SETTINGS)), "/proc/sys")
+    return _covered("/proc/sys", [path for path in closed if network or not path.startswith(_NETWORK)])
 
 
 def hidden(path: str) -> tuple[str, ...]:
