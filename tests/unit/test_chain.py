@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from whet.model import wire
 from whet.model.grade import Failure
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.record.chain import Chain, Reading
+from whet.record.chain import Chain, Line, Reading, read_line
 from whet.record.journal import Journal
 from whet.record.run_file import RunFile, write_run_file
 
@@ -52,6 +53,10 @@ def split(data: bytes) -> list[bytes]:
     return [line + b"\n" for line in data.split(b"\n")[:-1]]
 
 
+def read(reading: Reading, data: bytes, path: Path) -> list[Line]:
+    return list(reading.read(BytesIO(data), path, read_line))
+
+
 def test_every_single_bit_of_every_line_counts(path: Path) -> None:
     whole = filled(path)
 
@@ -60,10 +65,8 @@ def test_every_single_bit_of_every_line_counts(path: Path) -> None:
             flipped = bytearray(whole)
             flipped[place] ^= 1 << bit
             reading = Reading(Chain(required=True))
-            pieces = bytes(flipped).split(b"\n")
-            lines = [piece + b"\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])
             with pytest.raises(RecordChanged, match=r"line \d has changed"):
-                list(reading.lines(lines, path))
+                read(reading, flipped, path)
 
 
 def test_a_line_that_is_gone_doubled_moved_or_made_up_shows_with_its_number(path: Path) -> None:
@@ -78,7 +81,7 @@ def test_a_line_that_is_gone_doubled_moved_or_made_up_shows_with_its_number(path
         (3, [one, two, three[:40] + b"\n", four]),
     ):
         with pytest.raises(RecordChanged, match=f"line {number} has changed"):
-            list(Reading(Chain(required=True)).lines(lines, path))
+            read(Reading(Chain(required=True)), b"".join(lines), path)
 
 
 def test_a_line_cut_anywhere_by_a_crash_is_torn_and_not_changed(path: Path) -> None:
@@ -86,7 +89,7 @@ def test_a_line_cut_anywhere_by_a_crash_is_torn_and_not_changed(path: Path) -> N
 
     for end in range(1, len(last)):
         reading = Reading(Chain(required=True))
-        found = list(reading.lines([*before, last[:end]], path))
+        found = read(reading, b"".join(before) + last[:end], path)
         assert len(found) == LINES - 1
         assert reading.torn == end
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -173,3 +173,57 @@ def test_methods_of_the_body_stay() -> None:
     assert Own(1) == Own(2)
     assert repr(Own(1)) == "own"
     assert isinstance(hash(Own(1)), int)
+
+
+def test_what_many_instances_have_is_what_the_first_one_has() -> None:
+    made = [Ours(name="a", size=number % 3) for number in range(100)]
+    counters = [Counter(number) for number in range(100)]
+
+    assert set(map(repr, made)) == {repr(Theirs(name="a", size=size)).replace("Theirs", "Ours") for size in range(3)}
+    assert [counter.doubled for counter in counters] == [2 * number for number in range(100)]
+    assert len({id(each.parts) for each in made}) == len(made)
+    assert _said(Ours, name="a", nmae="b") == _said(Theirs, name="a", nmae="b")
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((), {}), ((1, 2, 3), {}), ((1,), {"left": 1}), ((1,), {"middle": 1})],
+    ids=["missing", "many", "twice", "unknown"],
+)
+def test_a_wrong_call_by_position_has_the_message_of_the_standard_library(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    def both() -> tuple[Any, Any]:
+        class One:
+            left: int
+            right: int = 2
+
+        class Other:
+            left: int
+            right: int = 2
+
+        return dataclass(slots=True)(One), dataclasses.dataclass(slots=True)(Other)
+
+    ours, theirs = both()
+
+    assert _said(ours, *args, **kwargs).replace("One", "Other") == _said(theirs, *args, **kwargs)
+
+
+def test_what_belongs_to_the_class_is_no_field_and_a_default_that_could_change_is_refused() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Kind:
+        kind: ClassVar[str] = "a kind"
+        own: int = 1
+
+    assert [field.name for field in dataclasses.fields(Kind)] == ["own"]
+    assert (Kind.kind, Kind().own, Kind.__qualname__.rpartition(".")[2]) == ("a kind", 1, "Kind")
+    with pytest.raises(ValueError, match="mutable default <class 'list'> for field parts is not allowed"):
+
+        @dataclass
+        class Wrong:
+            parts: list[int] = []  # noqa: RUF012 - that is what is refused
+
+
+def test_defaults_of_one_without_slots_are_attributes_of_its_class() -> None:
+    assert not hasattr(Base, "left")
+    assert Derived.right == 2

@@ -11,10 +11,10 @@ import pytest
 from whet.errors import StoreError, UsageError
 from whet.model.run import Attempt, TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.record.chain import Reading
 from whet.record.folder import create_run_folder, find_run_folder, lock, point_latest
 from whet.record.journal import Journal
 from whet.record.run_file import RunFile, write_run_file
+from whet.record.trial_lines import TrialLines
 
 
 def result(number: int, output: str = "") -> TrialResult:
@@ -35,6 +35,13 @@ def filled(path: Path, count: int) -> bytes:
         journal.append(result(number, "x" * number))
     journal.close()
     return path.read_bytes()
+
+
+def known_lines(path: Path) -> TrialLines:
+    known = TrialLines(path)
+    with known.opened():
+        assert [line.number for line in known.load()] == list(range(1, known.lines + 1))
+    return known
 
 
 def test_results_come_back_by_key_and_from_a_second_opening(path: Path) -> None:
@@ -137,14 +144,39 @@ def test_what_all_attempts_took_is_known_again_from_a_second_opening(path: Path)
 
 def test_a_journal_that_knows_its_lines_is_the_same_and_still_refuses_a_change(path: Path) -> None:
     filled(path, 3)
-    with path.open("rb") as file:
-        known = list(Reading().lines(file, path))
+    known = known_lines(path)
 
-    again = Journal(path, known[1:])
+    again = Journal(path, known)
     path.write_bytes(path.read_bytes().replace(b'"number":2', b'"number":7'))
 
     assert [key.number for key in again] == [1, 2, 3]
     with pytest.raises(StoreError, match="line 2 has changed"):
+        Journal(path, known)
+
+
+def test_a_journal_goes_on_after_known_lines_with_what_came_since_and_drops_what_was_cut_off(path: Path) -> None:
+    whole = filled(path, 4)
+    lines = whole.splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:40])
+    known = known_lines(path)
+    path.write_bytes(b"".join(lines[:3]) + lines[3][:30])
+
+    again = Journal(path, known)
+    again.append(result(4, "xxxx"))
+
+    assert path.read_bytes() == whole
+    assert (known.lines, again.lines, again.torn, again.done) == (4, 4, 30, 4)
+    assert again.last_link == Journal(path).last_link
+    again.close()
+
+
+def test_known_lines_do_not_hide_another_run_file(path: Path) -> None:
+    write_run_file(path.parent, RunFile())
+    filled(path, 2)
+    known = known_lines(path)
+    write_run_file(path.parent, RunFile(trials=3))
+
+    with pytest.raises(StoreError, match=r"run\.json: has changed since line 1"):
         Journal(path, known)
 
 

@@ -15,24 +15,21 @@ from dataclasses import replace
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from msgspec import Struct
-
-from whet.dataclass import dataclass
 from whet.errors import AttemptError
-from whet.grade.context import CheckContext, Gaps, Shell, lacked_by
+from whet.grade.check_messages import REQUESTS, CheckAnswer, CheckRequest, ClassifyRequest, Outcome
+from whet.grade.context import CheckContext, lacked_by
 from whet.grade.evidence import EventLog
 from whet.grade.expect.asserts import text_of
-from whet.grade.expect.group import Asked, questions_of
+from whet.grade.expect.group import questions_of
 from whet.grade.expect.looked import looking
 from whet.grade.expect.scope import SoftThenCrashed, collecting
 from whet.grade.mistakes import complaint, finish, is_mistake, noticing, stumbled_over, traceback_of
 from whet.ground.workers import Printed
 from whet.model import wire
-from whet.model.grade import Changes, FailureClass, Location
-from whet.model.run import TrialResult
-from whet.model.session import Session, SessionSummary
+from whet.model.grade import FailureClass, Location
+from whet.model.session import Session
 from whet.model.suite import Suite
 from whet.reading.text import bounded
 
@@ -71,48 +68,6 @@ def _own_frames(stack: traceback.StackSummary) -> list[traceback.FrameSummary]:
 _LONGEST_MESSAGE = 16_384
 
 
-class CheckRequest(Struct, frozen=True, kw_only=True, tag="check"):
-    """Ask for one of a case's checks, by its place among them."""
-
-    case: str
-    check: int
-    arm: str
-    session: SessionSummary
-    events_path: str | None
-    workspace: str
-    changes: Changes
-    shell: Shell
-    gaps: Gaps
-
-
-class ClassifyRequest(Struct, frozen=True, kw_only=True, tag="classify"):
-    """Ask a case what class a failure belongs to."""
-
-    case: str
-    result: TrialResult
-
-
-_REQUESTS: Any = CheckRequest | ClassifyRequest
-# A mistake is a crash that is surely the author's doing; broken is what we could not do for the check.
-Outcome = Literal["passed", "assertion", "crash", "mistake", "broken", "not-recorded"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckAnswer:
-    """The result of a check, or of a classifying function."""
-
-    outcome: Outcome
-    message: str = ""
-    location: Location | None = None
-    traceback: str | None = None
-    failure_class: FailureClass | None = None
-    questions: tuple[Asked, ...] = ()
-    printed: str = ""
-    duration_s: float = 0.0
-    # The places of the events that its expectations looked at.
-    events: tuple[int, ...] = ()
-
-
 class Checker:
     """Serves requests for one suite."""
 
@@ -125,7 +80,7 @@ class Checker:
     def serve(self, request: bytes, printed: Printed) -> bytes:
         """Answer one request."""
         began = time.monotonic()
-        asked = wire.decode_exact(request, _REQUESTS)
+        asked = wire.decode_exact(request, REQUESTS)
         answer = self._check(asked) if isinstance(asked, CheckRequest) else self._classify(asked)
         return wire.encode_exact(replace(answer, printed=printed.text(), duration_s=round(time.monotonic() - began, 6)))
 

@@ -129,7 +129,7 @@ _REFUSING = tuple(
     str(_WHET / path) for path in ("grade/expect", "reading/shell_", "grade/checker.py", "grade/context.py")
 )
 # As Python says that a function was called with other arguments than it takes.
-_WRONG_CALL = re.compile(r"([\w.]+)\(\) (?:missing|got|takes) ")
+_WRONG_CALL = r"([\w.]+)\(\) (?:missing|got|takes) "
 _HANDED = (Session, CheckContext, Changes, Usage, Ran)
 # By these a check may import what the agent wrote.
 _OTHER_IMPORTS = ("sys.path", "importlib", "runpy")
@@ -160,7 +160,7 @@ def _is_misuse(error: BaseException, is_own: IsOwn) -> bool:
     last = _innermost(error)
     if last.startswith(_REFUSING):
         return True
-    called = _WRONG_CALL.match(str(error)) if is_own(last) else None
+    called = re.match(_WRONG_CALL, str(error)) if is_own(last) else None
     return called is not None and called[1].split(".")[0] in _api()
 
 

@@ -15,17 +15,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from whet.errors import CheckCrashed, CheckMistaken, GraderError
+from whet.grade.check_messages import CheckAnswer, CheckRequest, ClassifyRequest
 from whet.grade.context import Gaps, NotRecorded
 from whet.grade.evidence import QUESTIONS_FILE, Evidence, RecordedEvidence
 from whet.grade.grader import WorkerGrader
-from whet.ground.process import meanwhile
 from whet.model import wire
 from whet.model.grade import FailureClass, Grade
 from whet.model.run import TrialResult, turn_folder
 from whet.model.suite import Case, Check, Suite
 
 if TYPE_CHECKING:
-    from whet.grade.checker import CheckAnswer, Checker
+    from whet.grade.checker import Checker
     from whet.ground.workers import Printed
 
 _LIMITS = (
@@ -105,7 +105,7 @@ class PythonGrader(WorkerGrader):
     def __init__(self, suite: Suite) -> None:
         @cache
         def checker() -> Checker:
-            # Only here and below: workers and whet import it while the agent works.
+            # Only here: workers import it, while the agent works.
             from whet.grade.checker import Checker  # noqa: PLC0415
 
             return Checker(suite)
@@ -114,12 +114,9 @@ class PythonGrader(WorkerGrader):
             return checker().serve(request, printed)
 
         super().__init__(suite, serve, partial(watch, suite.source.parent), prepare=checker)
-        meanwhile(checker)
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Run the check; what it prints is kept with the other evidence."""
-        from whet.grade.checker import CheckAnswer, CheckRequest  # noqa: PLC0415
-
         request = CheckRequest(
             case=evidence.case.id,
             check=evidence.case.checks.index(check),
@@ -157,8 +154,6 @@ class PythonGrader(WorkerGrader):
         """Return what the author's `classify_failure` says; raises `GraderError` if it fails."""
         if case.classify is None:
             return None
-        from whet.grade.checker import CheckAnswer, ClassifyRequest  # noqa: PLC0415
-
         request = ClassifyRequest(case=case.id, result=result)
         answer = await self.ask(request, CheckAnswer, timeout_s=timeout_s, what="classify_failure")
         if answer.outcome != "passed":

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
 _SIGNALLED = 128
 # The messages of Python, C, C++, Go, Node, Java, Ruby, PHP and Rust.
-_OUT_OF_MEMORY = re.compile(
-    rb"MemoryError|NoMemoryError|OutOfMemory|bad_alloc|ENOMEM|memory exhausted|out of memory|cannot allocate memory"
-    rb"|allowed memory size|memory allocation of \d+ bytes failed",
-    re.IGNORECASE,
+_OUT_OF_MEMORY = (
+    rb"(?i)MemoryError|NoMemoryError|OutOfMemory|bad_alloc|ENOMEM|memory exhausted|out of memory|cannot allocate memory"
+    rb"|allowed memory size|memory allocation of \d+ bytes failed"
 )
 
 
@@ -154,7 +153,7 @@ def disk_of(boundary: Boundary) -> Disk | None:
 
 def suspected(ended: Ended, ceilings: Ceilings, said: bytes) -> Ended:
     """Return *ended* with the ceiling that the last output mentions, if no control group could notice it."""
-    if ended.reached or ended.exit_code == 0 or ceilings.memory_mb is None or not _OUT_OF_MEMORY.search(said):
+    if ended.reached or ended.exit_code == 0 or ceilings.memory_mb is None or not re.search(_OUT_OF_MEMORY, said):
         return ended
     return ended if places(ceilings) else replace(ended, reached=f"{ceilings.memory_mb:,} MB of memory")
 

@@ -18,8 +18,9 @@ from whet.ground.sandbox import Availability, Command, Ended
 
 ENGINES = ("podman", "docker")
 # What says where an engine keeps its containers.
-_WHERE = re.compile(
-    r"HOME|TMPDIR|XDG_\w+|DOCKER_(?:HOST|CONTEXT|CONFIG|TLS_VERIFY|CERT_PATH)|CONTAINER_(?:HOST|CONNECTION)|CONTAINERS_\w+|STORAGE_\w+"
+_WHERE = (
+    r"HOME|TMPDIR|XDG_\w+|DOCKER_(?:HOST|CONTEXT|CONFIG|TLS_VERIFY|CERT_PATH)"
+    r"|CONTAINER_(?:HOST|CONNECTION)|CONTAINERS_\w+|STORAGE_\w+"
 )
 OWNER_LABEL, IMAGE_LABEL, LEFT_LABEL = "whet.owner", "whet.image", "whet.left"
 # Where the package catatonit is, which podman starts containers with.
@@ -72,7 +73,7 @@ class Engine:
     def here(self) -> Engine:
         """This engine with those of our variables by which it finds the same containers again."""
         return Engine(
-            self.program, tuple((name, value) for name, value in os.environ.items() if _WHERE.fullmatch(name))
+            self.program, tuple((name, value) for name, value in os.environ.items() if re.fullmatch(_WHERE, name))
         )
 
     @property

@@ -19,7 +19,7 @@ _LARGEST_LINK = 64 * 1024
 _LARGEST_LIST = 1024 * 1024
 _MODULE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
 # Files that a worktree does not share with its main repository, or that belong to other worktrees.
-_OWN_TO_ONE = re.compile(
+_OWN_TO_ONE = (
     r"(HEAD|index|sharedindex\..*|[A-Z_]+_HEAD|MERGE_.*|BISECT_.*|SQUASH_MSG|COMMIT_EDITMSG|AUTO_MERGE|config\.worktree"
     r"|(rebase-merge|rebase-apply|sequencer)/.*|logs/HEAD|refs/(bisect|worktree|rewritten)/.*"
     r"|info/sparse-checkout|gitdir|commondir|locked)"
@@ -126,7 +126,7 @@ def _is_not_lock(path: str) -> bool:
 
 
 def _is_shared(path: str) -> bool:
-    return _is_not_lock(path) and not _OWN_TO_ONE.fullmatch(path)
+    return _is_not_lock(path) and not re.fullmatch(_OWN_TO_ONE, path)
 
 
 def _text(path: Path, most: int) -> str:

@@ -23,6 +23,15 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question for the agent, with the message and the place of the failed expectation that asks it."""
+
+    question: str
+    location: Location | None = None
+    expectation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureClass:
     """An author's label that groups failures with one root."""
 

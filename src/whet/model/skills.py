@@ -20,7 +20,7 @@ from whet.reading.text import shorten
 _MANIFEST = "SKILL.md"
 # Where agents look for skills, also for those that come with a plug-in.
 _HOLDER = r"\.(?:claude|agents|codex|opencode|copilot|github|gemini|cursor)|opencode"
-_FOLDER = re.compile(rf"(?:^|/)(?:{_HOLDER})/(?:plugins/(?:[^/]+/)*)?skills?/(?:\.system/)?([A-Za-z0-9][\w-]*)/")
+_FOLDER = rf"(?:^|/)(?:{_HOLDER})/(?:plugins/(?:[^/]+/)*)?skills?/(?:\.system/)?([A-Za-z0-9][\w-]*)/"
 _PARENTS = ("skills", "skill")
 _MOST_REMEMBERED = 1000
 
@@ -92,7 +92,7 @@ class SkillPlaces:
         held = next((each for each in above if each in self._folders), None)
         if held:
             return posixpath.basename(held)
-        found = _FOLDER.search(path)
+        found = re.search(_FOLDER, path)
         if found:
             return found[1]
         return next((name for each in above if (name := self._known_folder(each))), None)
@@ -106,7 +106,7 @@ class SkillPlaces:
         if self._spoken is None or "skill" not in text:
             return
         for sentence in _SENTENCE.findall(text):
-            if "skill" not in sentence or _DENIED.search(sentence):
+            if "skill" not in sentence or re.search(_DENIED, sentence):
                 continue
             named = {found[1] or found[2]: found[0] for found in self._spoken.finditer(sentence)}
             yield from ((skill, " ".join(words.split())) for skill, words in named.items())
@@ -119,7 +119,7 @@ def _upwards(folder: str) -> Iterator[str]:
 
 
 _SENTENCE = re.compile(r"[^.!?\n]+")
-_DENIED = re.compile(r"\b(?:not|no|never|none|without|cannot|instead of|neither|nor)\b|n['\u2019]t\b", re.IGNORECASE)
+_DENIED = r"(?i)\b(?:not|no|never|none|without|cannot|instead of|neither|nor)\b|n['\u2019]t\b"
 
 
 def _speaking_of(names: Iterable[str]) -> re.Pattern[str]:

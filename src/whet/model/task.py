@@ -12,7 +12,7 @@ from whet.dataclass import dataclass
 
 RewardStrategy = Literal["mean", "final"]
 # As registries know it, so neither an option nor a path: an engine would take `-v/:/x` and `dir:/x` for these.
-_IMAGE_NAME = re.compile(
+_IMAGE_NAME = (
     r"(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?/)?"
     r"[a-z0-9]+(?:(?:\.|_{1,2}|-+|/)[a-z0-9]+)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
@@ -20,7 +20,7 @@ _IMAGE_NAME = re.compile(
 
 def is_image_name(text: str) -> bool:
     """Return whether *text* can be the name of an image."""
-    return _IMAGE_NAME.fullmatch(text) is not None
+    return re.fullmatch(_IMAGE_NAME, text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

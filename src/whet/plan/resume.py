@@ -17,7 +17,7 @@ from whet.model.suite import SKILL, Suite, WorkspaceSpec
 from whet.plan.settings import load_settings
 from whet.plan.settings_table import GIVEN
 from whet.record.batches import find_batch, read_batch
-from whet.record.recorded_run import RecordedRun, newest_run
+from whet.record.recorded_run import RecordedRun, ResumableRun, newest_run
 from whet.record.run_file import RunFile, fingerprint
 from whet.record.sources import refuse_changed_sources, sources_of
 
@@ -28,7 +28,7 @@ _NEW_RUN = "start a new run"
 class Resumed:
     """An earlier run to go on with, and the request that both answer."""
 
-    run: RecordedRun
+    run: ResumableRun
     request: RunRequest
 
     @property
@@ -39,11 +39,12 @@ class Resumed:
     def lengthened(self, plan: Plan) -> Plan:
         """Return *plan* with the trials that were added to the run before, and those that are added now."""
         more = self.request.add_trials or 0
-        added = self.run.added + more
-        now = (self.run.rounds,) if more else ()
+        before = self.run.journal.rounds
+        added = before.added + more
+        now = (before.last,) if more else ()
         longer = tuple(replace(each, trials=each.trials + added) for each in plan.executions)
         return replace(
-            plan, executions=longer, added=added, grown_from=(*self.run.grown_from, *now), voided=self.run.asked.voided
+            plan, executions=longer, added=added, grown_from=(*before.grown_from, *now), voided=self.run.asked.voided
         )
 
     def check(self, plan: Plan, settings: Settings) -> None:
@@ -67,7 +68,7 @@ class Resumed:
             refuse_changed_sources(self.run_dir, asked.sources, now)
 
 
-def resume(run: RecordedRun, request: RunRequest) -> Resumed:
+def resume(run: ResumableRun, request: RunRequest) -> Resumed:
     """Go on with *run*, with what *request* may change of it."""
     asked, name = run.asked, run.run_dir.name
     if asked.regraded_from:

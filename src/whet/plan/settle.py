@@ -69,11 +69,11 @@ def earlier_run(request: RunRequest) -> Resumed | None:
         return None
     # Only here and below: most runs read no earlier one.
     from whet.plan.resume import resume  # noqa: PLC0415
-    from whet.record.recorded_run import read_run  # noqa: PLC0415
+    from whet.record.recorded_run import read_resumable  # noqa: PLC0415
 
     start = request.suite or Path.cwd()
     settings = load_settings(start, flags=request.flags, environ=os.environ, config_file=request.config_file)
-    return resume(read_run(find_run_folder(request.resume, settings.output_dir)), request)
+    return resume(read_resumable(find_run_folder(request.resume, settings.output_dir)), request)
 
 
 def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Settings], None]) -> Planned:

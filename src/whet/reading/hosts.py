@@ -6,13 +6,13 @@ import re
 
 # A name, or the same with `*.` in front, or a number; and a port.
 _NAME = r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]"
-_HOST = re.compile(rf"(?P<host>{_NAME}):(?P<port>[0-9]{{1,5}})")
+_HOST = rf"(?P<host>{_NAME}):(?P<port>[0-9]{{1,5}})"
 _LAST_PORT = 65_535
 
 
 def read_host(text: str) -> tuple[str, int] | None:
     """Return name and port, or None if *text* is not both."""
-    found = _HOST.fullmatch(text)
+    found = re.fullmatch(_HOST, text)
     if found is None or not 0 < int(found["port"]) <= _LAST_PORT:
         return None
     return found["host"].lower(), int(found["port"])

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 from msgspec import Struct, field
 
@@ -20,7 +20,7 @@ from whet.errors import DiskFailed, RecordChanged, RunBudgetSpent
 from whet.model import wire
 from whet.model.comparison import Look
 from whet.model.run import TrialKey, TrialResult
-from whet.record.folder import file_hash
+from whet.record.folder import RUN_FILE, file_hash
 
 _OPENING, _CLOSING = b',"chain":"', b'"}\n'
 # What every line begins with.
@@ -55,10 +55,35 @@ class Line(Struct, frozen=True):
     raw: bytes
     result: TrialResult
     link: str | None
-    files: dict[str, str]
-    run: str | None
+    files: dict[str, str] = {}
+    run: str | None = None
     grown: int | None = None
     look: Look | None = None
+
+
+class Rounds(Struct):
+    """How far a run has come: its last round, those that were added, after which it grew, and what was seen."""
+
+    last: int = 0
+    # By how many trials per case and arm the run was made longer, and the rounds that were done each time.
+    added: int = 0
+    grown_from: tuple[int, ...] = ()
+    # What was seen after each round of a run until decided.
+    looks: tuple[Look, ...] = ()
+
+    @property
+    def stop(self) -> Look | None:
+        """The look that stopped the run."""
+        return next((look for look in self.looks if look.stop), None)
+
+    def note(self, line: Line) -> None:
+        """Note the next line."""
+        if line.grown:
+            self.added += line.grown
+            self.grown_from += (self.last,)
+        if line.look is not None:
+            self.looks += (line.look,)
+        self.last = max(self.last, line.result.key.number)
 
 
 class Linked(Protocol):
@@ -77,7 +102,7 @@ class Linked(Protocol):
         """The hash of run.json."""
 
 
-L = TypeVar("L")
+L = TypeVar("L", bound=Linked)
 T = TypeVar("T")
 # Reads a line, from its bytes, its number and its offset.
 Reader = Callable[[bytes, int, int], L]
@@ -121,9 +146,10 @@ class Chain:
         self._accept(raw, link)
         return line
 
-    def accept(self, raw: bytes) -> None:
-        """Make *raw*, which fits, the last line."""
+    def accept(self, raw: bytes) -> str | None:
+        """Make *raw*, which fits, the last line, and return the hash that it ends in."""
         self._accept(raw, link_of(raw))
+        return self.link
 
     def _accept(self, raw: bytes, link: str | None) -> None:
         self.link = link
@@ -176,20 +202,26 @@ class Reading(Struct):
     chain: Chain = field(default_factory=Chain)
     torn: int = 0
 
-    def lines(self, file: Iterable[bytes], path: Path) -> Iterator[Line]:
-        """Yield each line; raises `RecordChanged` at the first that does not fit."""
-        return self.read(file, path, read_line)
+    def read(self, file: BinaryIO, path: Path, read: Reader[L]) -> Iterator[L]:
+        """Yield what *read* makes of each line; raises `RecordChanged` at the first that does not fit."""
 
-    def read(self, file: Iterable[bytes], path: Path, read: Reader[L]) -> Iterator[L]:
-        """Yield what *read* makes of each line; raises as above."""
-        for raw in file:
+        def of_this_run(raw: bytes, number: int, offset: int) -> L:
+            line = read(raw, number, offset)
+            if line.run is not None and line.run != file_hash(path.with_name(RUN_FILE)):
+                raise changed(path.with_name(RUN_FILE), f"has changed since line {number} of the journal was written")
+            return line
+
+        self.torn = 0
+        while raw := file.readline(LONGEST_LINE):
             number = self.chain.lines + 1
+            if len(raw) == LONGEST_LINE:
+                raise changed(path, "has a line that is too long to be read")
             if not raw.endswith(b"\n"):
                 _refuse_complete(raw, path, number)
                 self.torn = len(raw)
                 return
             try:
-                yield self.chain.take(raw, read)
+                yield self.chain.take(raw, of_this_run)
             except ValueError as error:
                 raise changed(path, f"line {number} has changed: {error}") from error
 
@@ -218,12 +250,6 @@ def changed(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged
         hint="something other than whet changed the record: restore a copy of it, or start a new run\n"
         f"whet verify {run_dir or path.parent} lists all that does not fit",
     )
-
-
-def refuse_other_run(line: Linked, run_file: Path) -> None:
-    """Refuse a run.json that is not the one whose hash is in the first line."""
-    if line.run is not None and line.run != file_hash(run_file):
-        raise changed(run_file, f"has changed since line {line.number} of the journal was written")
 
 
 def is_done(result: TrialResult) -> bool:

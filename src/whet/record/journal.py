@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import os
-import struct
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,204 +12,34 @@ from msgspec import Struct
 from whet.errors import RecordLost, RecordUnwritten, StoreError
 from whet.model import wire
 from whet.model.comparison import Look
-from whet.model.grade import STATUSES, Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.record.chain import Chain, Line, Reader, Reading, is_done, read_line, read_result, refuse_other_run
-from whet.record.folder import PRIVATE, RUN_FILE, file_hash
-from whet.record.run_file import is_chained
+from whet.record.chain import Line, Reading, read_line
+from whet.record.folder import PRIVATE
+from whet.record.trial_lines import TrialLines
 
 FREE_SPACE = "free some space"
 
 
-class Entry(Struct, frozen=True, kw_only=True):
-    """Where the line of a trial is in the journal, and the few values of it that are needed often.
-
-    `digest` is the hash of the line as we wrote or read it: a line that is read later must be the same. `done` is false
-    if a full disk stopped the trial.
-    """
-
-    offset: int
-    size: int
-    digest: bytes
-    status: Status
-    score: float | None
-    duration_s: float
-    done: bool
-    # How its first attempt ended.
-    first: Status
-
-
-class _Entries:
-    """The entries of all trials, packed: a run may have a hundred thousand, and an object takes six times as much."""
-
-    _FORM = struct.Struct("<QI32sBddBB")
-    # The most trials that a case may have. A key of a foreign journal may have any number.
-    _MOST = 1_000_000
-
-    def __init__(self) -> None:
-        self._packed: dict[tuple[str, ...], bytearray] = {}
-        self._others: dict[TrialKey, Entry] = {}
-        self._count = 0
-
-    def get(self, key: TrialKey) -> Entry | None:
-        if not 0 < key.number <= self._MOST:
-            return self._others.get(key)
-        packed = self._packed.get((key.case, key.runner, key.arm, key.suite), b"")
-        at = (key.number - 1) * self._FORM.size
-        return self._unpacked(packed, at) if at < len(packed) else None
-
-    def put(self, key: TrialKey, entry: Entry, *, new: bool) -> None:
-        self._count += new
-        if not 0 < key.number <= self._MOST:
-            self._others[key] = entry
-            return
-        packed = self._packed.setdefault((key.case, key.runner, key.arm, key.suite), bytearray())
-        at = (key.number - 1) * self._FORM.size
-        if len(packed) < at + self._FORM.size:
-            packed.extend(bytes(at + self._FORM.size - len(packed)))
-        score = math.nan if entry.score is None else entry.score
-        status, first = STATUSES.index(entry.status), STATUSES.index(entry.first)
-        values = (entry.offset, entry.size, entry.digest, status, score, entry.duration_s, entry.done, first)
-        self._FORM.pack_into(packed, at, *values)
-
-    def _unpacked(self, packed: bytes | bytearray, at: int) -> Entry | None:
-        offset, size, digest, status, score, duration_s, done, first = self._FORM.unpack_from(packed, at)
-        if not size:
-            return None
-        return Entry(
-            offset=offset,
-            size=size,
-            digest=digest,
-            status=STATUSES[status],
-            score=None if math.isnan(score) else score,
-            duration_s=duration_s,
-            done=bool(done),
-            first=STATUSES[first],
-        )
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[TrialKey]:
-        for (case, runner, arm, suite), packed in self._packed.items():
-            for number in range(1, len(packed) // self._FORM.size + 1):
-                key = TrialKey(suite=suite, case=case, runner=runner, arm=arm, number=number)
-                if self.get(key) is not None:
-                    yield key
-        yield from self._others
-
-
-class TrialLines(ABC):
-    """The lines of a journal, for results; keeps only their places, and the hash of run.json."""
-
-    def __init__(self, run_hash: str | None) -> None:
-        self.run_hash = run_hash
-        # How many lines there are, and the hash that the last one ends in.
-        self.lines = 0
-        self.last_link: str | None = None
-        # The usage of all attempts at all trials together.
-        self.usage = Usage()
-        # What of that was paid for.
-        self.paid_usage = Usage()
-        # And that of the models that played users.
-        self.user_usage = Usage()
-        # What was seen after each round of a run until decided.
-        self.looks: tuple[Look, ...] = ()
-        self._entries = _Entries()
-
-    def note(self, result: TrialResult, offset: int, line: bytes, link: str | None, look: Look | None = None) -> None:
-        """Note the next line and what it says."""
-        self.lines += 1
-        self.last_link = link
-        self.looks += () if look is None else (look,)
-        before = self._entries.get(result.key)
-        # The first line of a trial counts, unless a full disk stopped the trial; that one was still paid for.
-        if before is None or not before.done:
-            self.usage += result.total_usage
-            self.paid_usage += result.paid_usage
-            self.user_usage += result.user_usage
-            entry = Entry(
-                offset=offset,
-                size=len(line),
-                digest=hashlib.sha256(line).digest(),
-                status=result.status,
-                score=result.score,
-                duration_s=result.duration_s,
-                done=is_done(result),
-                first=result.first_status,
-            )
-            self._entries.put(result.key, entry, new=before is None)
-
-    def entry(self, key: TrialKey) -> Entry | None:
-        """Return the entry of a trial, if it has ended."""
-        return self._entries.get(key)
-
-    def is_done(self, key: TrialKey) -> bool:
-        """Return whether a trial has ended and is not tried again."""
-        entry = self._entries.get(key)
-        return entry is not None and entry.done
-
-    @abstractmethod
-    def read(self, entry: Entry) -> TrialResult:
-        """Return the whole result."""
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __iter__(self) -> Iterator[TrialKey]:
-        """Yield the keys of the trials that have ended, those of an execution together."""
-        return iter(self._entries)
-
-
-def _knowing(known: Iterable[Line]) -> Reader[Line]:
-    """Return what reads a line, unless it is the same as the one of *known* at its place."""
-    coming = iter(known)
-    ahead = next(coming, None)
-
-    def read(raw: bytes, number: int, offset: int) -> Line:
-        nonlocal ahead
-        while ahead is not None and ahead.offset < offset:
-            ahead = next(coming, None)
-        if ahead is not None and ahead.offset == offset and ahead.raw == raw:
-            return ahead
-        return read_line(raw, number, offset)
-
-    return read
-
-
 class Journal(TrialLines):
-    """Appends results and reads them back; *known* lines were read before, which saves a third of the time."""
+    """Appends results and reads them back; lines that are *known* and still the same are not read again."""
 
-    def __init__(self, path: Path, known: Iterable[Line] = ()) -> None:
-        self._path = path
+    def __init__(self, path: Path, known: TrialLines | None = None) -> None:
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
-        super().__init__(file_hash(path.with_name(RUN_FILE)))
-        # The hash of the whole file as we know it.
-        self._content = hashlib.sha256()
-        self._last = b""
+        super().__init__(path)
+        if known is not None and known.run_hash == self.run_hash and known.is_beginning_of(file):
+            # It goes on here.
+            vars(self).update(vars(known))
+        self._file = file
         self._grown: int | None = None
-        # The size of a line that a crash cut off, which was dropped.
-        self.torn = 0
-        self._chain = self._load(_knowing(known))
-        self._seen = self._stamp()
-
-    def _load(self, read: Reader[Line]) -> Chain:
-        """Read and check what is there; drops a last line that a crash cut off."""
-        run_file = self._path.with_name(RUN_FILE)
-        reading = Reading(Chain(required=is_chained(run_file)))
-        with open(self._file, "rb", closefd=False) as file:  # what was opened, whatever the path is now
-            for line in reading.read(file, self._path, read):
-                refuse_other_run(line, run_file)
-                self._remember(line.raw)
-                self.note(line.result, line.offset, line.raw, line.link, line.look)
-        self.torn = reading.torn
+        for _ in self.load():
+            pass
         if self.torn:
-            os.ftruncate(self._file, reading.chain.size)
-        return reading.chain
+            os.ftruncate(self._file, self._chain.size)
+        self._seen = self._stamp()
 
     def append(self, result: TrialResult, files: Mapping[str, str] | None = None, look: Look | None = None) -> None:
         """Append one result and the hashes of its files, in a single write: the line is there whole or not at all.
@@ -231,10 +57,16 @@ class Journal(TrialLines):
         if written != len(line):
             os.ftruncate(self._file, self._chain.size)
             raise RecordUnwritten(f"{self._path} cannot be written: the disk is full", hint=FREE_SPACE)
-        offset = self._chain.size
-        self._chain.accept(line)
-        self._remember(line)
-        self.note(result, offset, line, self._chain.link, look)
+        noted = Line(
+            number=self._chain.lines + 1,
+            offset=self._chain.size,
+            raw=line,
+            result=result,
+            link=self._chain.accept(line),
+            grown=self._grown,
+            look=look,
+        )
+        self._note(noted)
         self._seen = self._stamp()
         self._grown = None
 
@@ -253,7 +85,7 @@ class Journal(TrialLines):
         if stamp[0] != self._chain.size or self._read_last() != self._last:
             raise self._changed()
         if whole or stamp != self._seen:
-            if not self._is_whole():
+            if not self.is_beginning_of(self._file):
                 raise self._changed()
             self._seen = stamp
 
@@ -275,44 +107,19 @@ class Journal(TrialLines):
     def _read_last(self) -> bytes:
         return os.pread(self._file, len(self._last), self._chain.size - len(self._last))
 
-    def _is_whole(self) -> bool:
-        with open(self._file, "rb", closefd=False) as file:
-            file.seek(0)
-            return hashlib.file_digest(file, "sha256").digest() == self._content.digest()
-
     def _changed(self) -> RecordLost:
         return self._lost("was changed by something else", self._where())
-
-    def _lost(self, what: str, where: str = "") -> RecordLost:
-        return RecordLost(
-            f"{self._path} {what} during the run{where}",
-            hint=f"start a new run; whet verify {self._path.parent} lists all that does not fit",
-        )
 
     def _where(self) -> str:
         """Return which line is the first that does not fit, if one can be found."""
         try:
             with open(self._file, "rb", closefd=False) as file:
                 file.seek(0)
-                for _ in Reading().lines(file, self._path):
+                for _ in Reading().read(file, self._path, read_line):
                     pass
         except StoreError as error:
             return f": {error.message.removeprefix(f'{self._path}: ')}"
         return ""
-
-    def _remember(self, line: bytes) -> None:
-        self._content.update(line)
-        self._last = line
-
-    def read(self, entry: Entry) -> TrialResult:
-        """Read the whole result; raises `RecordLost` if its line has changed."""
-        try:
-            line = os.pread(self._file, entry.size, entry.offset)
-            if hashlib.sha256(line).digest() != entry.digest:
-                raise self._changed()
-            return read_result(line)
-        except (OSError, wire.WireError) as error:
-            raise RecordLost(f"{self._path}: the line at byte {entry.offset} cannot be read: {error}") from error
 
     def sync(self) -> None:
         """Flush the file to the disk."""

@@ -38,11 +38,12 @@ from whet.record.folder import (
 from whet.record.inside import is_inside
 from whet.record.journal import FREE_SPACE, Journal, Spent
 from whet.record.notes import NOTES_FILE, read_notes
+from whet.record.recomputing import HeadOfCase, Heads, plan_of
 from whet.record.results import JournalResults, write_results
 from whet.record.run_file import MergedFrom, RunFile, write_run_file
 from whet.record.sealing import trial_folder
 from whet.record.shards import ShardRun
-from whet.record.verifying import HeadOfCase, Heads, check_each_line, plan_of, verify
+from whet.record.verifying import check_each_line, verify
 from whet.version import __version__
 
 _PREFIX = ".merge-"

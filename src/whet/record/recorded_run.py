@@ -14,24 +14,24 @@ from whet.errors import NothingSelected, StoreError, UsageError
 from whet.grade.comparison import sampled
 from whet.model import wire
 from whet.model.arm import baseline_of
-from whet.model.comparison import ArmSamples, Look, RunSamples, Sampled
+from whet.model.comparison import ArmSamples, RunSamples, Sampled
 from whet.model.run import ExecutionKey, TrialKey, TrialResult
 from whet.model.session import SessionSummary
-from whet.record.chain import LONGEST_LINE, Line, counted, is_done
+from whet.record.chain import LONGEST_LINE, Line, Rounds, counted, is_done
 from whet.record.folder import RESULTS_FILE, RUN_FILE
 from whet.record.run_file import RunFile, read_run_file
+from whet.record.trial_lines import TrialLines
 from whet.record.verifying import check_each_line, check_files, check_journal
 
 _SESSION = "session.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedRun:
-    """A run folder whose journal, run.json and results fit together; `lines` has one line for each ended trial."""
+class BegunRun:
+    """A run folder whose journal, run.json and results fit together, and what it was asked."""
 
     run_dir: Path
     asked: RunFile
-    lines: tuple[Line, ...]
 
     @property
     def suite(self) -> Path:
@@ -50,32 +50,33 @@ class RecordedRun:
         """The skill under test."""
         return Path(self.asked.skill) if self.asked.skill else None
 
+
+@dataclass(frozen=True, kw_only=True)
+class ResumableRun(BegunRun):
+    """One to go on with; `journal` knows which trials have ended, and no more of them than that takes."""
+
+    journal: TrialLines
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun(BegunRun):
+    """One to look at; `lines` has one line for each ended trial, and `rounds` says how far it has come."""
+
+    lines: tuple[Line, ...]
+    rounds: Rounds
+
     @cached_property
     def results(self) -> Mapping[tuple[str, str, str, int], TrialResult]:
         """How trials ended, by case, runner, arm and number; the suite may have another name by now."""
         return {_name(line.result.key): line.result for line in self.lines}
 
     @property
-    def done(self) -> frozenset[TrialKey]:
-        """The trials that a resume does not try again."""
-        return frozenset(line.result.key for line in self.lines if is_done(line.result))
-
-    @property
-    def added(self) -> int:
-        """By how many trials per case and arm the run was made longer."""
-        return sum(line.grown or 0 for line in self.lines)
-
-    @property
     def missing(self) -> int:
         """How many of its trials have not ended; those after a look that stopped it were never due."""
-        if any(look.stop for look in self.looks):
+        if self.rounds.stop:
             return 0
-        return (self.asked.trials or 0) + self.added * len(self.asked.plan) - len(self.done)
-
-    @property
-    def looks(self) -> tuple[Look, ...]:
-        """What was seen after each round of a run until decided."""
-        return tuple(line.look for line in self.lines if line.look is not None)
+        done = sum(is_done(line.result) for line in self.lines)
+        return (self.asked.trials or 0) + self.rounds.added * len(self.asked.plan) - done
 
     def samples(self) -> RunSamples:
         """Return what its trials say in a comparison; an older whet recorded no arms."""
@@ -83,7 +84,8 @@ class RecordedRun:
         first = self.asked.baseline or baseline_of(names)
         trials: dict[tuple[str, str], list[Sampled]] = {}
         places = {case: number for number, case in enumerate(self.asked.weights)}
-        last = self.looks[-1].round if self.looks else self.rounds
+        looks = self.rounds.looks
+        last = looks[-1].round if looks else self.rounds.last
         for line in sorted(self.lines, key=lambda each: (places.get(each.result.key.case, 0), each.result.key.number)):
             key = line.result.key
             found = trials.setdefault((key.arm, key.runner), [])
@@ -100,7 +102,7 @@ class RecordedRun:
             ),
             weights=self.asked.weights,
             digests=self.asked.case_digests,
-            grown_from=self.grown_from,
+            grown_from=self.rounds.grown_from,
             rounds_planned=self.asked.until.rounds if self.asked.until else None,
             interleaved=self.asked.seed is not None,
             command=self.asked.command or "run",
@@ -119,22 +121,6 @@ class RecordedRun:
         facts = self.asked.arm_facts
         groups = (tuple(name for name in facts if facts[name] == each) for each in facts.values())
         return tuple(dict.fromkeys(group for group in groups if len(group) > 1))
-
-    @property
-    def rounds(self) -> int:
-        """The largest number that a trial has."""
-        return max((line.result.key.number for line in self.lines), default=0)
-
-    @property
-    def grown_from(self) -> tuple[int, ...]:
-        """The rounds that were done each time the run was made longer."""
-        found: list[int] = []
-        done = 0
-        for line in self.lines:
-            if line.grown:
-                found.append(done)
-            done = max(done, line.result.key.number)
-        return tuple(found)
 
     def result(self, key: TrialKey) -> TrialResult | None:
         """Return how that trial ended."""
@@ -183,14 +169,23 @@ class RecordedRun:
 
 def read_run(run_dir: Path) -> RecordedRun:
     """Read the run in *run_dir*; raises `RecordChanged` if its record does not fit together."""
-    lines = tuple(check_journal(run_dir))
-    return RecordedRun(run_dir=run_dir, asked=read_run_file(run_dir), lines=lines)
+    lines: list[Line] = []
+    rounds = check_journal(run_dir, lines.append).rounds
+    return RecordedRun(run_dir=run_dir, asked=read_run_file(run_dir), lines=tuple(counted(lines)), rounds=rounds)
+
+
+def read_resumable(run_dir: Path) -> ResumableRun:
+    """Read a run to go on with it; raises as `read_run` does."""
+    journal = check_journal(run_dir)
+    return ResumableRun(run_dir=run_dir, asked=read_run_file(run_dir), journal=journal)
 
 
 def read_trials(run_dir: Path) -> RecordedRun:
     """Read a run as `read_run` does, but hold its results to their hash only, which takes a quarter of the time."""
-    lines = tuple(counted(check_each_line(run_dir)))
-    return RecordedRun(run_dir=run_dir, asked=read_run_file(run_dir), lines=lines)
+    lines, rounds = list(check_each_line(run_dir)), Rounds()
+    for line in lines:
+        rounds.note(line)
+    return RecordedRun(run_dir=run_dir, asked=read_run_file(run_dir), lines=tuple(counted(lines)), rounds=rounds)
 
 
 def read_session(folder: Path) -> SessionSummary | None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from whet.errors import RecordUnwritten
 from whet.grade.scores import arm_scores, combined_status, mean, rate_of
@@ -18,7 +18,7 @@ from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, SnapshotOutcome, TrialResult
 from whet.model.session import Usage
 from whet.record.folder import RESULTS_FILE, open_new
-from whet.record.journal import FREE_SPACE, Entry, TrialLines
+from whet.record.journal import FREE_SPACE
 from whet.record.results_document import (
     RecordFacts,
     RunFigures,
@@ -32,6 +32,7 @@ from whet.record.results_document import (
     seconds,
     written,
 )
+from whet.record.trial_lines import Entry, TrialLines
 
 # Around the hash that the document ends in.
 DIGEST_OPENING, DIGEST_CLOSING = b',"digest":"', b'"}\n}\n'
@@ -62,7 +63,7 @@ class JournalResults:
     @property
     def looks(self) -> tuple[Look, ...]:
         """What was seen after each round of a run until decided."""
-        return self._journal.looks
+        return self._journal.rounds.looks
 
     @property
     def stopped(self) -> Stop | None:
@@ -195,10 +196,17 @@ def write_results(info: RunInfo, results: WholeResults, *, interrupted: bool, en
         raise RecordUnwritten(f"{path} cannot be written: {error.strerror}", hint=FREE_SPACE) from error
 
 
+class Writable(Protocol):
+    """What a document is written to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take the next piece."""
+
+
 class _Hashing:
     """A file whose content is hashed on the way."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Writable) -> None:
         self._file = file
         self.digest = hashlib.sha256()
 
@@ -207,7 +215,7 @@ class _Hashing:
         self.digest.update(data)
 
 
-def write_document(file: BinaryIO, info: RunInfo, results: WholeResults, *, interrupted: bool, ended_at: str) -> None:
+def write_document(file: Writable, info: RunInfo, results: WholeResults, *, interrupted: bool, ended_at: str) -> None:
     """Write the document, one trial per line, so that not all of it is in memory; it ends in a hash of all above."""
     hashing = _Hashing(file)
     head = wire.encode_pretty(_figures(info, results, interrupted=interrupted, ended_at=ended_at))

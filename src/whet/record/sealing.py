@@ -309,16 +309,14 @@ def list_problems(run_dir: Path, hashes: Mapping[str, str]) -> Iterator[str]:
             yield f"{listed.name}: has changed since {RESULTS_FILE} was written"
 
 
-def unnamed_trials(run_dir: Path, lines: list[Line]) -> list[str]:
-    """Return a sentence for each path below `trials` that belongs to no line."""
-    named = {os.path.dirname(line.result.artifact_dir) for line in lines}  # noqa: PTH120 - a path in the record
+def unnamed_trials(run_dir: Path, named: set[str]) -> list[str]:
+    """Return a sentence for each path below `trials` that is not the folder of a trial that a line names."""
     return list(_unnamed(run_dir, _TRIALS, named, _TRIAL_DEPTH))
 
 
-def unnamed_workspaces(run_dir: Path, lines: list[Line], hashes: Mapping[str, str]) -> list[str]:
+def unnamed_workspaces(run_dir: Path, named: set[str]) -> list[str]:
     """Return a sentence for each path below `workspaces` that neither a line nor results name."""
-    kept = {attempt.workspace_dir for line in lines for attempt in line.result.attempts if attempt.workspace_dir}
-    return list(_unnamed(run_dir, _WORKSPACES, kept | set(hashes), _ATTEMPT_DEPTH))
+    return list(_unnamed(run_dir, _WORKSPACES, named, _ATTEMPT_DEPTH))
 
 
 def _unnamed(run_dir: Path, folder: str, named: set[str], depth: int) -> Iterator[str]:

@@ -25,9 +25,10 @@ from whet.record.folder import (
     find_run_folder,
     is_locked,
 )
+from whet.record.recomputing import Heads
 from whet.record.run_file import RunFile, ShardFacts, placeless, read_run_file
 from whet.record.sources import Source
-from whet.record.verifying import Heads, check_each_line, verify
+from whet.record.verifying import check_each_line, verify
 
 # How deep runs lie in a folder of artifacts: JOB/.whet/runs/RUN.
 _DEEPEST = 5

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from whet.agents.agent import AgentCommand
-from whet.agents.gateway_ledger import Witness
 from whet.agents.observing import Observer
 from whet.errors import (
     AgentCrashed,
@@ -17,6 +18,10 @@ from whet.errors import (
 )
 from whet.ground.sandbox import Ended
 from whet.model.seen import PROVIDER_TROUBLE, Trouble, TroubleKind
+
+if TYPE_CHECKING:
+    # Most agents have no gateway.
+    from whet.agents.gateway_ledger import Witness
 
 _SIGNALLED = 128
 # What no request of an agent can bring about.

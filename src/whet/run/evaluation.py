@@ -98,10 +98,10 @@ def _ready(evaluation: PlannedEvaluation, sandbox: Sandbox, masker: Masker) -> t
 def _skills_to_call(evaluation: PlannedEvaluation) -> list[CallableSkill]:
     """Return the skills with calls still to make; a skill of which only files are graded is never called."""
     earlier = evaluation.planned.earlier
-    done = earlier.run.done if earlier else frozenset()
+    journal = earlier.run.journal if earlier else None
     tasks = {task.id for task in evaluation.benchmark.tasks if task.evaluator.subject == "output"}
-    keys = (trial.key for trial in evaluation.planned.plan.trials())
-    called = {(key.arm, key.runner) for key in keys if key not in done and key.case in tasks}
+    keys = (trial.key for trial in evaluation.planned.plan.trials() if trial.key.case in tasks)
+    called = {(key.arm, key.runner) for key in keys if journal is None or not journal.is_done(key)}
     return [skill for key, skill in evaluation.skills.items() if key in called]
 
 

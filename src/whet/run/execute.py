@@ -83,11 +83,11 @@ async def _run_rounds(state: RunState, work: _Work) -> None:
         if whole and number > 1 and not state.afford(ahead=1 / (number - 1)):
             return
         await _run_jobs([(state, work)], number)
-        if not state.looking.is_complete(number) or (state.journal.looks and state.journal.looks[-1].stop):
+        if not state.looking.is_complete(number) or state.journal.rounds.stop:
             break
-    if state.journal.looks and state.journal.looks[-1].stop:
+    if stop := state.journal.rounds.stop:
         # What would have come after that was never due.
-        state.plan = state.plan.ended_after(state.journal.looks[-1].round)
+        state.plan = state.plan.ended_after(stop.round)
 
 
 async def _run_jobs(jobs: Sequence[tuple[RunState, _Work]], number: int | None = None) -> None:

@@ -14,9 +14,9 @@ import anyio
 
 from whet.dataclass import dataclass
 from whet.errors import UsageError
-from whet.grade.expect.group import Asked
 from whet.ground.descent import become_subreaper
 from whet.ground.sandbox import Sandbox, choose_sandbox, hold_network
+from whet.model.grade import Asked
 from whet.model.request import Settings
 from whet.model.run import Execution, Plan
 from whet.model.session import SessionSummary

@@ -14,11 +14,10 @@ from whet.agents.agent import Resume
 from whet.dataclass import dataclass
 from whet.errors import AttemptError, StoreError, UsageError, WorkspaceError
 from whet.grade.evidence import QUESTIONS_FILE
-from whet.grade.expect.group import Asked
 from whet.ground.copying import remove_tree
 from whet.ground.workspace import SharedWorkspace, Workspace
 from whet.model import wire
-from whet.model.grade import Failure, Location
+from whet.model.grade import Asked, Failure, Location
 from whet.model.run import Execution, Trial
 from whet.model.session import SessionSummary, Usage
 from whet.record.folder import write_atomically

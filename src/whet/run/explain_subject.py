@@ -10,8 +10,8 @@ from pathlib import Path
 from whet.dataclass import dataclass
 from whet.errors import StoreError, UsageError
 from whet.grade.evidence import QUESTIONS_FILE, load_report
-from whet.grade.expect.group import Asked
 from whet.model import plugins, wire
+from whet.model.grade import Asked
 from whet.model.request import Settings
 from whet.model.run import STATE_FILE, Attempt, Execution, Runner, TrialResult
 from whet.model.session import SessionSummary

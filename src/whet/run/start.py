@@ -117,7 +117,7 @@ def start_run(
         graders = make_graders(planned.suite, stack)
         stack.enter_context(_alone(planned))
         stack.callback(os.close, folders.lock(run_dir))
-        journal = Journal(run_dir / folders.JOURNAL_FILE, planned.earlier.run.lines if planned.earlier else ())
+        journal = Journal(run_dir / folders.JOURNAL_FILE, planned.earlier.run.journal if planned.earlier else None)
         stack.callback(journal.close)
         if request.add_trials:
             journal.grow(request.add_trials)
@@ -293,8 +293,7 @@ def _show_sessions(state: RunState) -> Callable[[Trial, Event], None]:
 def _announce(state: RunState, warnings: Iterable[str | None]) -> None:
     """Show what begins, and the warnings."""
     journal = state.journal
-    done = sum(journal.is_done(key) for key in journal)
-    state.emit(RunStarted(info=state.info, plan=state.plan, done=done))
+    state.emit(RunStarted(info=state.info, plan=state.plan, done=journal.done))
     torn = f"the last line of the journal was cut off and is dropped ({journal.torn} bytes)" if journal.torn else None
     for message in (torn, *warnings):
         if message:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
 
 from whet.dataclass import dataclass
-from whet.model.grade import FailureClass, Location
+from whet.model.grade import Asked, FailureClass, Location
 from whet.model.session import Session
 from whet.reading.text import middle, printable
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
-_LIBRARIES = (_PACKAGE, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
 _LONGEST_ITEM = 200
 _LONGEST_MESSAGE = 2000
 _MOST_ITEMS = 20
@@ -52,15 +51,6 @@ class ExpectationsFailed(AssertionError):
         self.failure_class: FailureClass | None = next(
             (found for failure in failures if (found := getattr(failure, "failure_class", None))), None
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A question for the agent, with the message and the place of the failed expectation that asks it."""
-
-    question: str
-    location: Location | None = None
-    expectation: str | None = None
 
 
 def questions_of(error: BaseException) -> tuple[Asked, ...]:
@@ -174,8 +164,16 @@ def location_of(error: BaseException) -> Location | None:
         return named
     frames = traceback.extract_tb(error.__traceback__)
     # If a library raises, the line that called it counts.
-    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
+    own = [frame for frame in frames if not frame.filename.startswith(_libraries())] or frames
     return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    """Return what the files of whet, of Python and of packages begin with."""
+    from sysconfig import get_path  # noqa: PLC0415 - it takes long to import, and most checks pass
+
+    return (_PACKAGE, *(get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
 
 
 def _merged(failures: Sequence[BaseException]) -> str:

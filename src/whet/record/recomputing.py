@@ -1,0 +1,161 @@
+"""Compute results.json again from the journal of a run, and say where the document differs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from msgspec import field
+
+from whet.model import wire
+from whet.model.arm import Arm
+from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, Runner, SnapshotOutcome
+from whet.model.session import Usage
+from whet.model.suite import TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
+from whet.reading.text import shown
+from whet.record.folder import SPENT_FILE
+from whet.record.results import JournalResults, Writable, write_document
+from whet.record.results_document import CaseHead, ExecutionHead, RecordFacts, RunHead
+from whet.record.trial_lines import TrialLines
+from whet.version import __version__
+
+# The one check that a lift leaves out; no other check matters to results.
+_ABOUT_SKILL = (Check(grader="answer", label=TRIGGERED, compared=False),)
+_SHOWN = 80
+
+
+class HeadOfCase(CaseHead):
+    """A case, with what the journal does not say of its executions."""
+
+    executions: tuple[ExecutionHead, ...]
+
+
+class Heads(RunHead):
+    """What results.json says and the journal does not."""
+
+    cases: tuple[HeadOfCase, ...]
+    record: RecordFacts
+    interrupted_usage: Usage = field(default_factory=Usage)
+
+
+def unlike_journal(path: Path, results: Heads, journal: TrialLines) -> Iterator[str]:
+    """Yield where the results.json at *path* is not what the open *journal*, of the lines that it names, says."""
+    with path.open("rb") as file:
+        again = _Comparing(file)
+        _write_again(again, path.parent, results, journal)
+        if again.same and not file.read(1):
+            return
+    # Only now as a whole: of a large run, that takes much memory.
+    try:
+        found = wire.decode(path.read_bytes(), dict[str, Any])
+    except wire.WireError:
+        yield "has changed: it is not a document any more"
+        return
+    yield from _unlike(found, _recomputed(path.parent, results, journal))
+
+
+class _Comparing:
+    """Compares what is written with what a file holds."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.same = True
+
+    def write(self, data: bytes) -> object:
+        """Compare the next piece."""
+        self.same = self.same and self._file.read(len(data)) == data
+        return None
+
+
+def _unlike(found: Any, due: Any, where: str = "") -> Iterator[str]:
+    """Yield where two documents differ in a field that both have: the field, its value, and what the journal says."""
+    if isinstance(found, dict) and isinstance(due, dict):
+        for name in found:
+            if name in due and name != "digest":
+                yield from _unlike(found[name], due[name], f"{where}.{name}" if where else name)
+    elif isinstance(found, list) and isinstance(due, list) and len(found) == len(due):
+        for index, (one, other) in enumerate(zip(found, due, strict=True)):
+            yield from _unlike(one, other, f"{where}[{index}]")
+    elif found != due:
+        yield f"{where} is {shown(found, _SHOWN)}, and the journal says {shown(due, _SHOWN)}"
+
+
+def _write_again(file: Writable, run_dir: Path, results: Heads, journal: TrialLines) -> None:
+    plan, snapshots = plan_of(results)
+    held = JournalResults(
+        plan,
+        journal,
+        results.duration_s,
+        snapshots,
+        # Attempts that were interrupted have no line.
+        cut_short=results.interrupted_usage if (run_dir / SPENT_FILE).exists() else Usage(),
+        # These are not in the journal either; they are compared with the disk.
+        workspaces=results.record.workspaces,
+        # Nor is this: only the settings say what money there was.
+        money_over=results.stopped == "money",
+    )
+    info = RunInfo(
+        run_id=results.run_id,
+        run_dir=run_dir,
+        suite=results.suite,
+        suite_path=Path(results.suite_path),
+        started_at=results.started_at,
+        sandbox=results.sandbox,
+        version=results.whet_version,
+    )
+    write_document(file, info, held, interrupted=results.interrupted, ended_at=results.ended_at)
+
+
+def _recomputed(run_dir: Path, results: Heads, journal: TrialLines) -> dict[str, Any]:
+    """Return the document that *journal* makes, without what it cannot know."""
+    file = io.BytesIO()
+    _write_again(file, run_dir, results, journal)
+    document = wire.decode(file.getvalue(), dict[str, Any])
+    if results.whet_version != __version__:
+        # Another version may have compared in another way.
+        del document["lift"], document["comparisons"]
+    if (run_dir / SPENT_FILE).exists():
+        # The usage of interrupted attempts is not in the journal.
+        del document["total_usage"], document["interrupted_usage"]
+    return document
+
+
+def plan_of(results: Heads) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
+    """Return the plan, as far as results depend on it, and the outcomes of snapshots."""
+    found = [(case, execution) for case in results.cases for execution in case.executions]
+    beside = {case.id for case, execution in found if execution.arm != results.baseline}
+    executions = tuple(
+        Execution(
+            case=Case(id=case.id, prompt="", checks=_ABOUT_SKILL, tags=case.tags, weight=case.weight),
+            runner=Runner(id=execution.runner, agent=execution.agent, model=execution.model),
+            arm=execution.arm,
+            limits=Limits(),
+            workspace=WorkspaceSpec(),
+            trials=execution.planned_trials,
+            baseline=execution.arm == results.baseline and case.id in beside,
+        )
+        for case, execution in found
+    )
+    cases = {execution.case.id: execution.case for execution in executions}
+    plan = Plan(
+        suite=Suite(name=results.suite, source=Path(results.suite_path), cases=tuple(cases.values()), digest=""),
+        executions=executions,
+        schedule=results.schedule,
+        max_parallel=results.max_parallel,
+        retries=0,
+        check_timeout_s=0,
+        arms=tuple(Arm(name=arm.name, commit=arm.commit, recorded=arm.differs_by) for arm in results.arms),
+        baseline=results.baseline,
+        seed=results.seed,
+        grown_from=results.grown_from,
+        until=results.until,
+        voided=results.voided,
+    )
+    snapshots = {
+        execution.key: written.snapshot
+        for execution, (_, written) in zip(executions, found, strict=True)
+        if written.snapshot is not None
+    }
+    return plan, snapshots
