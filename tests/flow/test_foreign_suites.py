@@ -311,6 +311,20 @@ def test_a_run_is_written_as_skill_creator_lays_it_out(skilled: Project) -> None
     assert (place / "benchmark.md").read_text().startswith("# Skill benchmark: deploy\n")
 
 
+def test_tokens_that_were_guessed_are_marked_for_skill_creator(skilled: Project) -> None:
+    evals(skilled, {"prompt": "echo done", "expectations": ["it says 'done'"]})
+
+    run(skilled, "--reporter", "skill-creator=out")
+
+    place = skilled.root / "out" / "iteration-1"
+    timing = read(place / "eval-1/with_skill/run-1/timing.json")
+    told = "Tokens are guessed from the characters: the agent does not report all of them"
+    assert timing["total_tokens"] > 0
+    assert timing["tokens_guessed"] is True
+    assert read(place / "benchmark.json")["notes"] == [told]
+    assert "| tokens (guessed) |" in (place / "benchmark.md").read_text()
+
+
 def test_an_agent_that_does_not_finish_meets_no_expectation(skilled: Project) -> None:
     evals(skilled, {"prompt": "exit 3", "expectations": ["a", "b"]})
 
@@ -341,4 +355,4 @@ def test_a_suite_without_arms_has_no_part_in_what_skill_creator_compares(skilled
     benchmark = read(skilled.root / "out/iteration-1/benchmark.json")
     assert benchmark["metadata"]["evals_run"] == [1]
     assert benchmark["run_summary"]["without_skill"]["pass_rate"]["mean"] == 1
-    assert benchmark["notes"] == ["Not here, because they run neither with the skill nor without it: a/fails"]
+    assert benchmark["notes"][0] == "Not here, because they run neither with the skill nor without it: a/fails"
