@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import SHELL, Outcome, Project
+from project import EVENTS, SHELL, Outcome, Project
 
 from whet.grade.judge_questions import TOOL
 from whet.testing.scripted_model import ScriptedModel
@@ -235,7 +235,6 @@ scenarios:
       - {type: file_not_contains, path: '*.gone', value: three}
       - {type: exit_success}
     reject_tools: [web]
-    max_tokens: 100000
     rubric: ["it has 'Three'"]
 """
 
@@ -248,7 +247,24 @@ def test_scenarios_are_set_up_and_decided_by_all_their_assertions(skilled: Proje
 
     found = grades(done)
     assert [name for name, passed in found.items() if not passed] == ["file_not_contains *.gone three"], done.stdout
-    assert len(found) == 13
+    assert len(found) == 12
+
+
+def test_a_bound_of_tokens_is_about_what_the_agent_tells_and_not_about_a_guess(skilled: Project) -> None:
+    usage = '{"type": "usage", "input_tokens": 90, "output_tokens": 10}'
+    answer = '{"type": "final_output", "text": "done"}'
+    asked = {"prompt": f"echo '{usage}'; echo '{answer}'", "assertions": [{"type": "exit_success"}]}
+    scenarios = [{"name": str(most), **asked, "max_tokens": most} for most in (100, 99)]
+    skilled.write("eval.yaml", json.dumps({"scenarios": scenarios}))
+
+    guessing = run(skilled, "--skill", "deploy", "--arm", "skill", suite="eval.yaml")
+    said = guessing.message("100")
+    skilled.settings(EVENTS)
+    telling = run(skilled, "--skill", "deploy", "--arm", "skill", suite="eval.yaml")
+
+    assert "2 errored" in guessing.stdout
+    assert "the agent does not say what its tokens are" in said
+    assert telling.statuses == {"100": "passed", "99": "failed"}, telling.stdout
 
 
 def test_an_eval_set_is_about_the_skill_of_its_folder(skilled: Project) -> None:
