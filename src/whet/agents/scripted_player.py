@@ -79,7 +79,7 @@ def read(step: dict[str, Any]) -> None:
     try:
         done(call_id, "read", path.read_text(errors="replace"), True)
     except OSError as error:
-        done(call_id, "read", str(error), False)
+        done(call_id, "read", f"{step['read']}: {error.strerror}", False)
 
 
 def write(step: dict[str, Any]) -> None:
@@ -104,7 +104,7 @@ def edit(tool: str, name: str, change: Callable[[Path], None]) -> None:
     try:
         change(path)
     except OSError as error:
-        done(call_id, tool, str(error), False)
+        done(call_id, tool, f"{name}: {error.strerror}", False)
         return
     emit("file_edit", path=named(path))
     done(call_id, tool, "", True)
