@@ -77,6 +77,9 @@ def test_what_a_cassette_answers_is_not_paid_for(project: Project) -> None:
     prompt = "for n in range(5): print(ask(str(n)))"
     recorded, _ = played(project, [HELLO] * 5, prompt, "--record-to", "tapes")
     assert recorded.code == 0, recorded.stderr
+    recorded_usage = recorded.trials[0]["usage"]["total_tokens"]
+    written = (recorded.results, recorded.trials[0]["attempts"][0])
+    recorded_unpaid = tuple(each["unpaid_usage"]["total_tokens"] for each in written)
 
     again, _ = played(project, [], prompt, "--cassette", "tapes", "--max-cost", "0.001", "--trials", "3")
 
@@ -85,6 +88,12 @@ def test_what_a_cassette_answers_is_not_paid_for(project: Project) -> None:
     paid = json.loads(project.whet("export", "latest", "--format", "jsonl").stdout.splitlines()[0])
     assert (paid["paid_usd"], paid["paid_tokens"]) == (0, 0)
     assert paid["cost_usd"] > 0.001
+    results, once = again.results, recorded_usage
+    assert recorded_unpaid == (None, None)
+    assert [trial["attempts"][0]["unpaid_usage"]["total_tokens"] for trial in again.trials] == [once] * 3
+    assert results["unpaid_usage"]["total_tokens"] == results["total_usage"]["total_tokens"] == 3 * once
+    assert results["unpaid_usage"]["cost_usd"] == results["total_usage"]["cost_usd"]
+    assert project.whet("verify", "latest").code == 0
 
 
 def test_what_a_cassette_lacks_is_paid_for(project: Project) -> None:
