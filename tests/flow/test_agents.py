@@ -212,7 +212,7 @@ load_skill = "find-skills"
 [[steps]]
 read = "given.txt"
 [[steps]]
-read = "missing.txt"
+read = "/nowhere/missing.txt"
 [[steps]]
 write = "deep/new.txt"
 text = "made for {prompt}"
@@ -252,6 +252,9 @@ def test_a_scripted_agent_really_does_each_step(boxed: Project) -> None:
             assert (ctx.workspace / "deep/new.txt").read_text() == "made for the task"
             assert report.usage.input_tokens == 3
             assert any(event.type == "trouble" for event in report.events)
+            # From the workspace, as the events of every agent; only what is elsewhere has its whole path.
+            assert report.file_reads() == ("given.txt", "/nowhere/missing.txt"), report.file_reads()
+            assert report.file_edits() == ("deep/new.txt", "given.txt"), report.file_edits()
         suite = [Case(id="a", prompt="the task", check=did), Case(id="b", prompt="x", check=ok)]
     """)
 

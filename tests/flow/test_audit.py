@@ -35,6 +35,29 @@ def audited(project: Project, suite: str = "suite.py", *args: str) -> tuple[Outc
     return ended, found
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--image", "./nothere"), "--image: there is no folder "),
+        (("--image", "./empty"), "empty has no Dockerfile"),
+        (("--image", "BAD NAME"), "--image: 'BAD NAME' is not the name of an image"),
+        ((), "run.image: no image is named for "),
+    ],
+)
+def test_an_image_that_cannot_be_one_is_told_before_any_control_starts(
+    project: Project, given: tuple[str, ...], said: str
+) -> None:
+    project.settings(GOOD)
+    (project.root / "empty").mkdir()
+    project.suite("suite = [Case(id='a', prompt='Write.', check=ok)]")
+
+    ended = project.whet("audit", "suite.py", "--sandbox", "container", *given)
+
+    assert (ended.code, ended.stdout) == (2, ""), ended.stdout
+    assert said in ended.stderr
+    assert not project.output_dir.exists()
+
+
 def by_id(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {case["id"]: case for case in found["cases"]}
 

@@ -31,10 +31,38 @@ def test_what_cannot_be_played_or_recorded_is_said_before_anything_is_asked(
     (project.root / "empty").mkdir()
 
     outcome, model = played(project, [HELLO], "print(ask())", *flags)
+    dry, _ = played(project, [], "print(ask())", *flags, "--dry-run")
 
     assert (outcome.code, model.requests) == (2, ()), outcome.stdout
     assert problem in outcome.stderr
+    assert (dry.code, dry.stderr, dry.stdout) == (2, outcome.stderr, "")
     assert not (project.root / "tapes").exists()
+
+
+def test_a_dry_run_tells_which_cassettes_are_missing_or_cannot_be_played(project: Project) -> None:
+    prompt, tape = "print(ask())", project.root / "tapes/suite/a/mine/default/1/1.jsonl"
+    flags = ("--cassette", "tapes", "--trials", "2", "--dry-run")
+    played(project, [HELLO], prompt, "--record-to", "tapes")
+
+    whole, _ = played(project, [], prompt, *flags)
+    tape.write_text(tape.read_text().replace('{"cassette": 1}', '{"cassette": 0}'))
+    older, _ = played(project, [], prompt, *flags)
+    tape.rename(tape.parents[3] / "other.jsonl")
+    tape.parents[1].rename(tape.parents[1].with_name("another"))
+    missing, _ = played(project, [], prompt, *flags)
+
+    assert (whole.code, whole.stderr) == (0, "")
+    assert (older.code, older.stdout) == (0, whole.stdout)
+    assert older.stderr == f"warning: {tape} is of another version; record it again with --record-to\n"
+    none = f"there is no cassette for suite::a@mine/default#1 in {project.root}/tapes"
+    assert missing.stderr == f"warning: {none}; record one with --record-to\n"
+
+
+def test_a_dry_run_of_a_recording_makes_no_folder(project: Project) -> None:
+    outcome, _ = played(project, [], "print(ask())", "--record-to", "deep/tapes", "--dry-run")
+
+    assert outcome.code == 0, outcome.stderr
+    assert not (project.root / "deep").exists()
 
 
 def test_a_mode_in_the_settings_waits_for_a_cassette(project: Project) -> None:
@@ -77,6 +105,9 @@ def test_what_a_cassette_answers_is_not_paid_for(project: Project) -> None:
     prompt = "for n in range(5): print(ask(str(n)))"
     recorded, _ = played(project, [HELLO] * 5, prompt, "--record-to", "tapes")
     assert recorded.code == 0, recorded.stderr
+    recorded_usage = recorded.trials[0]["usage"]["total_tokens"]
+    written = (recorded.results, recorded.trials[0]["attempts"][0])
+    recorded_unpaid = tuple(each["unpaid_usage"]["total_tokens"] for each in written)
 
     again, _ = played(project, [], prompt, "--cassette", "tapes", "--max-cost", "0.001", "--trials", "3")
 
@@ -85,6 +116,12 @@ def test_what_a_cassette_answers_is_not_paid_for(project: Project) -> None:
     paid = json.loads(project.whet("export", "latest", "--format", "jsonl").stdout.splitlines()[0])
     assert (paid["paid_usd"], paid["paid_tokens"]) == (0, 0)
     assert paid["cost_usd"] > 0.001
+    results, once = again.results, recorded_usage
+    assert recorded_unpaid == (None, None)
+    assert [trial["attempts"][0]["unpaid_usage"]["total_tokens"] for trial in again.trials] == [once] * 3
+    assert results["unpaid_usage"]["total_tokens"] == results["total_usage"]["total_tokens"] == 3 * once
+    assert results["unpaid_usage"]["cost_usd"] == results["total_usage"]["cost_usd"]
+    assert project.whet("verify", "latest").code == 0
 
 
 def test_what_a_cassette_lacks_is_paid_for(project: Project) -> None:

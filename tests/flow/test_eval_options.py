@@ -40,6 +40,26 @@ def test_only_the_tasks_that_were_chosen_are_called(tmp_path: Path, options: tup
     assert set(statuses(tmp_path)) == called
 
 
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ("./nothere", "run.image (WHET_IMAGE): there is no folder "),
+        ("BAD NAME", "run.image (WHET_IMAGE): 'BAD NAME' is not the name of an image"),
+    ],
+)
+def test_an_image_that_cannot_be_one_is_told_before_anything_is_called(tmp_path: Path, image: str, said: str) -> None:
+    skill(tmp_path)
+    asked = ("eval", "--skills", "skills", "--tasks", three(tmp_path), "--sandbox", "container")
+
+    ended = whet(tmp_path, *asked, WHET_IMAGE=image)
+    dry = whet(tmp_path, *asked, "--dry-run", WHET_IMAGE=image)
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert said in ended.stderr
+    assert (dry.returncode, dry.stderr) == (2, ended.stderr)
+    assert not (tmp_path / ".whet").exists()
+
+
 def test_a_task_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
     skill(tmp_path)
 

@@ -197,6 +197,18 @@ def test_traces_are_the_same_each_time_and_say_nothing_that_was_said(project: Pr
     assert [span["spanId"] for span in spans(first)] == [span["spanId"] for span in spans(telling)]
 
 
+def test_traces_mark_tokens_that_were_guessed(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("suite = [Case(id='a', prompt='echo 0123456789abcdef', check=ok)]")
+    project.run()
+
+    found = spans(exported(project, "otlp"))
+
+    agent = next(span["attributes"] for span in found if span["name"].startswith("invoke_agent"))
+    assert agent["gen_ai.usage.output_tokens"] == "4"
+    assert agent["whet.tokens_guessed"] is True
+
+
 def test_what_a_sub_agent_did_is_below_the_call_that_started_it(project: Project) -> None:
     project.settings(EVENTS)
     project.write(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import SHELL, Outcome, Project
+from project import EVENTS, SHELL, Outcome, Project
 
 from whet.grade.judge_questions import TOOL
 from whet.testing.scripted_model import ScriptedModel
@@ -235,7 +235,6 @@ scenarios:
       - {type: file_not_contains, path: '*.gone', value: three}
       - {type: exit_success}
     reject_tools: [web]
-    max_tokens: 100000
     rubric: ["it has 'Three'"]
 """
 
@@ -248,7 +247,24 @@ def test_scenarios_are_set_up_and_decided_by_all_their_assertions(skilled: Proje
 
     found = grades(done)
     assert [name for name, passed in found.items() if not passed] == ["file_not_contains *.gone three"], done.stdout
-    assert len(found) == 13
+    assert len(found) == 12
+
+
+def test_a_bound_of_tokens_is_about_what_the_agent_tells_and_not_about_a_guess(skilled: Project) -> None:
+    usage = '{"type": "usage", "input_tokens": 90, "output_tokens": 10}'
+    answer = '{"type": "final_output", "text": "done"}'
+    asked = {"prompt": f"echo '{usage}'; echo '{answer}'", "assertions": [{"type": "exit_success"}]}
+    scenarios = [{"name": str(most), **asked, "max_tokens": most} for most in (100, 99)]
+    skilled.write("eval.yaml", json.dumps({"scenarios": scenarios}))
+
+    guessing = run(skilled, "--skill", "deploy", "--arm", "skill", suite="eval.yaml")
+    said = guessing.message("100")
+    skilled.settings(EVENTS)
+    telling = run(skilled, "--skill", "deploy", "--arm", "skill", suite="eval.yaml")
+
+    assert "2 errored" in guessing.stdout
+    assert "the agent does not say what its tokens are" in said
+    assert telling.statuses == {"100": "passed", "99": "failed"}, telling.stdout
 
 
 def test_an_eval_set_is_about_the_skill_of_its_folder(skilled: Project) -> None:
@@ -311,6 +327,20 @@ def test_a_run_is_written_as_skill_creator_lays_it_out(skilled: Project) -> None
     assert (place / "benchmark.md").read_text().startswith("# Skill benchmark: deploy\n")
 
 
+def test_tokens_that_were_guessed_are_marked_for_skill_creator(skilled: Project) -> None:
+    evals(skilled, {"prompt": "echo done", "expectations": ["it says 'done'"]})
+
+    run(skilled, "--reporter", "skill-creator=out")
+
+    place = skilled.root / "out" / "iteration-1"
+    timing = read(place / "eval-1/with_skill/run-1/timing.json")
+    told = "Tokens are guessed from the characters: the agent does not report all of them"
+    assert timing["total_tokens"] > 0
+    assert timing["tokens_guessed"] is True
+    assert read(place / "benchmark.json")["notes"] == [told]
+    assert "| tokens (guessed) |" in (place / "benchmark.md").read_text()
+
+
 def test_an_agent_that_does_not_finish_meets_no_expectation(skilled: Project) -> None:
     evals(skilled, {"prompt": "exit 3", "expectations": ["a", "b"]})
 
@@ -341,4 +371,4 @@ def test_a_suite_without_arms_has_no_part_in_what_skill_creator_compares(skilled
     benchmark = read(skilled.root / "out/iteration-1/benchmark.json")
     assert benchmark["metadata"]["evals_run"] == [1]
     assert benchmark["run_summary"]["without_skill"]["pass_rate"]["mean"] == 1
-    assert benchmark["notes"] == ["Not here, because they run neither with the skill nor without it: a/fails"]
+    assert benchmark["notes"][0] == "Not here, because they run neither with the skill nor without it: a/fails"

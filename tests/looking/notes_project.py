@@ -161,6 +161,17 @@ def make_told(folder: Path, events: list[dict[str, object]], prompt: str = "Tell
     return run_suite(folder, "suite.py")
 
 
+def make_scripted(folder: Path, *scripts: list[dict[str, object]]) -> list[str]:
+    """Make a project whose scripted agent plays these steps, a run each, and return the ids of the runs."""
+    (folder / "suite.py").write_text("from whet import case\n@case(prompt='Play.')\ndef played(session, ctx): pass\n")
+    (folder / "whet.toml").write_text('[runners.player.agent]\ntype = "scripted"\nscript = "steps.json"\n')
+    runs = []
+    for steps in scripts:
+        (folder / "steps.json").write_text(json.dumps(steps))
+        runs.append(run_suite(folder, "suite.py"))
+    return runs
+
+
 def _toml(args: list[str]) -> str:
     return "[" + ", ".join('"' + arg.replace("\\", "\\\\").replace('"', '\\"') + '"' for arg in args) + "]"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from browsing import DESK, PHONE, Visit, visit
-from notes_project import Project, Viewer
+from notes_project import Project, Viewer, make_scripted, viewed
 from playwright.sync_api import Browser, Locator, expect
 
 
@@ -123,13 +124,67 @@ def test_two_trials_of_a_case_stand_side_by_side_from_where_they_differ(visitor:
     visitor.page.get_by_role("link", name="Side by side").click()
 
     expect(visitor.page.get_by_role("heading", name="dated: two trials side by side")).to_be_visible()
-    expect(visitor.page.get_by_text("Both begin with the same 4 steps, and differ from here on.")).to_be_visible()
-    first = visitor.page.get_by_role("list", name="The first session").last.get_by_role("listitem").first
-    second = visitor.page.get_by_role("list", name="The second session").last.get_by_role("listitem").first
-    expect(first).to_contain_text("git describe")
-    expect(second).to_contain_text("Skill")
+    told = "Both begin with the same 4 steps, and differ from here on. 5 later steps are the same."
+    expect(visitor.page.get_by_role("note")).to_have_text(told)
+    expect(visitor.page.get_by_role("list", name="The second session")).to_contain_text("Skill")
+    visitor.page.get_by_text("The 5 steps that are the same").click()
+    for name in ("The first session", "The second session"):
+        again = visitor.page.get_by_role("list", name=name).last.get_by_role("listitem").first
+        expect(again).to_contain_text("git describe")
     visitor.page.get_by_role("tab", name="Checks").click()
     expect(visitor.page.get_by_role("tabpanel")).to_contain_text('assert "## 1.4.0"')
+
+
+def _beside(visitor: Visit, runs: list[str]) -> None:
+    trials = "/".join(f"{run}/played/player/default/1" for run in runs)
+    visitor.go(f"/beside/{trials}", "played: two trials side by side")
+
+
+def test_two_sessions_stand_beside_each_other_again_after_each_difference(browser: Browser, tmp_path: Path) -> None:
+    def steps(*commands: str) -> list[dict[str, object]]:
+        return [{"run": f"echo {word}"} for word in commands] + [{"answer": "Done."}]
+
+    runs = make_scripted(
+        tmp_path,
+        steps("a", "only", "b", "left", "c", "d", "e"),
+        steps("a", "b", "right", "more", "c", "d", "e", "late"),
+    )
+
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        _beside(visitor, runs)
+
+        told = "Both begin with the same 2 steps, and differ from here on. 5 later steps are the same."
+        expect(visitor.page.get_by_role("note")).to_have_text(told)
+        rows = visitor.page.locator("[role=tabpanel] .beside")
+        expect(rows).to_contain_text(
+            [
+                re.compile("only.*No step here", re.DOTALL),
+                re.compile("echo b.*echo b", re.DOTALL),
+                re.compile("left.*right.*more", re.DOTALL),
+                re.compile("No step here.*late", re.DOTALL),
+                re.compile("Done.*Done", re.DOTALL),
+            ]
+        )
+        visitor.page.get_by_text("The 3 steps that are the same").click()
+        expect(visitor.page.locator("details.same .beside .step")).to_have_count(6)
+        expect(visitor.page.get_by_role("region", name="The second trial")).to_contain_text(runs[1])
+
+
+def test_of_two_long_sessions_the_first_steps_stand_beside_each_other(browser: Browser, tmp_path: Path) -> None:
+    def steps(name: str) -> list[dict[str, object]]:
+        said = [f"same {number}" if number % 10 else f"{name} {number}" for number in range(5000)]
+        return [*({"say": text, "phase": "commentary"} for text in said), {"answer": "Done."}]
+
+    runs = make_scripted(tmp_path, steps("left"), steps("right"))
+
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        _beside(visitor, runs)
+
+        expect(visitor.page.get_by_text("The 9 steps that are the same").first).to_be_visible()
+        expect(visitor.page.get_by_text(re.compile("and [0-9,]+ more steps, on the page of the trial"))).to_have_count(
+            2
+        )
+        assert visitor.page.locator(".step").count() <= 2 * 400
 
 
 def test_on_a_phone_each_of_two_trials_says_which_it_is(browser: Browser, viewer: Viewer, project: Project) -> None:

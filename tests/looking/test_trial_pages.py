@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from browsing import Visit, visit
-from notes_project import Project, Viewer, make_told, viewed
+from notes_project import Project, Viewer, make_scripted, make_told, viewed
 from playwright.sync_api import Browser, Locator, Route, expect
 
 
@@ -96,6 +96,17 @@ def test_a_program_that_tells_no_times_gets_those_at_which_whet_heard_of_its_cal
         visitor.go(f"/runs/{run}/trials/told/told/default/1", "told")
 
         expect(_step(visitor, "Bash").locator(".figure")).to_have_text(re.compile(r"^[\d.]+\sm?s$"))
+
+
+def test_files_of_a_scripted_agent_are_named_from_its_workspace(browser: Browser, tmp_path: Path) -> None:
+    steps = [{"write": "notes/hello.txt", "text": "Hello!"}, {"read": "notes/../notes/hello.txt"}, {"answer": "Done."}]
+    (run,) = make_scripted(tmp_path, steps)
+
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        visitor.go(f"/runs/{run}/trials/played/player/default/1", "played")
+
+        chips = visitor.page.locator(".step.call summary .kind")
+        expect(chips).to_have_text(["edits notes/hello.txt", "reads notes/hello.txt"])
 
 
 def test_thoughts_are_folded_and_open_by_keyboard(visitor: Visit, project: Project) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,62 @@ def test_an_arm_that_a_caller_may_not_have_is_refused(
 
     assert refused.status_code == 422, refused.text
     assert [detail["path"] for detail in refused.json()["details"]] == [path]
+
+
+NAME = "up to 60 letters, digits, dots, - and _, and begin with a letter or a digit"
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "message"),
+    [
+        ({"trials": 0}, "trials", "must be at least 1, not 0"),
+        ({"trials": 1000}, "trials", "must be at most 100, not 1000"),
+        ({"trials": "3"}, "trials", 'must be an integer, not "3"'),
+        ({"trials": 1.5}, "trials", "must be an integer, not 1.5"),
+        ({"trials": True}, "trials", "must be an integer, not true"),
+        ({"runner": 5}, "runner", "must be a string, not 5"),
+        ({"runner": "r" * 201}, "runner", "must have at most 200 characters"),
+        ({"arm": "other"}, "arm", 'must be "skill" or "no_skill", not "other"'),
+        ({"arms": {}}, "arms", "must be a list, not {}"),
+        ({"arms": ["a", "b"]}, "arms[0]", 'must be an object, not "a"'),
+        ({"arms": [{"name": "a"}]}, "arms", "must have at least 2 items, not 1"),
+        ({"arms": [{"name": "a"}, {}]}, "arms[1].name", "is missing"),
+        ({"arms": [{"name": "a"}, {"name": "-"}]}, "arms[1].name", f'must be {NAME}, not "-"'),
+        ({"trails": 3}, "trails", 'is not a known field; did you mean "trials"?'),
+        (
+            {"arms": [{"name": "a"}, {"name": "b", "xy": 1}]},
+            "arms[1].xy",
+            "is not a known field; known: name, skill, runner, model",
+        ),
+        ({"label": ""}, "label", "must not be empty"),
+        ({"label": "a\nb"}, "label", "must be one line of text, without spaces around it"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_told_in_our_own_words(
+    client: httpx2.Client, asked: dict[str, Any], path: str, message: str
+) -> None:
+    suite_id = create_suite(client, ["echo done"], supports_no_skill=True)
+
+    refused = client.post(
+        f"{SUITES}/{suite_id}/runs", content=json.dumps(asked), headers={"content-type": "application/json"}
+    )
+
+    assert refused.status_code == 422, refused.text
+    assert {"path": path, "message": message} in refused.json()["details"]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("limit=0", 'must be at least 1, not "0"'),
+        ("limit=x", 'must be an integer, not "x"'),
+        ("status=gone", 'must be "queued", "running", "completed", "failed" or "cancelled", not "gone"'),
+    ],
+)
+def test_what_is_wrong_with_a_query_is_told_in_our_own_words(client: httpx2.Client, query: str, message: str) -> None:
+    refused = client.get(f"/api/v1/runs?{query}")
+
+    assert refused.json()["details"] == [{"path": f"query.{query.partition('=')[0]}", "message": message}]
 
 
 def test_one_arm_and_arms_together_are_refused(client: httpx2.Client) -> None:

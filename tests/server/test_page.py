@@ -173,6 +173,31 @@ def test_a_run_is_watched_to_its_end(visitor: Visit, tmp_path: Path) -> None:
     assert visitor.page.evaluate("window.stayed") is True
 
 
+@pytest.mark.parametrize("where", ["first-page", "runs", "suite"])
+def test_every_list_of_runs_shows_one_that_begins_later_and_its_end(visitor: Visit, tmp_path: Path, where: str) -> None:
+    gate, key = tmp_path / "gate", visitor.server.key(f"listers-{where}")
+    with visitor.server.client(key) as client:
+        suite_id = create_suite(client, [_waiting(gate)], name="Slow")
+        address = {"first-page": "/", "runs": "/runs", "suite": f"/suites/{suite_id}"}[where]
+        caption = "Recent runs" if where == "first-page" else "Runs, newest first"
+        visitor.sign_in(key, address)
+        expect(visitor.page.get_by_role("table", name=caption)).to_have_count(0)
+        visitor.page.evaluate("window.stayed = true")
+
+        run_id = start_run(client, suite_id)
+        link = visitor.page.get_by_role("table", name=caption).locator(f"a[href='#/runs/{run_id}']")
+        expect(visitor.row(caption, "running")).to_be_visible()
+        link.focus()
+        gate.touch()
+        wait_for_run(client, run_id)
+
+    expect(visitor.row(caption, "passed")).to_be_visible()
+    expect(link).to_be_focused()
+    if where == "first-page":
+        expect(visitor.row("Suites", "Slow")).to_contain_text("passed")
+    assert visitor.page.evaluate("window.stayed") is True
+
+
 def test_the_evidence_of_a_case_appears_when_it_ends(visitor: Visit, tmp_path: Path) -> None:
     gate, key = tmp_path / "gate", visitor.server.key("waiters")
     with visitor.server.client(key) as client:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reporting import MemoryResults, Stage, all_pass, make_info, make_plan
 
 from whet.errors import SuiteError, UsageError
 from whet.grade.summary import summarize
-from whet.model.benchmark import CompletionReport, Sample, SampleStatus
-from whet.model.session import Usage
+from whet.model.benchmark import CompletionReport, Evaluated, Sample, SampleStatus
+from whet.model.event import RunEnded
+from whet.model.session import Usage, guessed
 from whet.report.completion import read_reports, reports_json
 from whet.report.completion_files import compare, reports_csv, reports_markdown
+from whet.report.terminal import TerminalReporter
 
 
 def call(task: str, status: SampleStatus = "pass", score: float | None = None, run: int = 1) -> Sample:
@@ -67,6 +71,42 @@ def test_what_is_written_can_be_read_again_as_it_was(tmp_path: Path) -> None:
     found = read_reports(write(tmp_path / "r.json", reports_json([original])))
 
     assert found == [original]
+
+
+def test_tokens_that_were_guessed_are_marked_and_stay_so_when_they_are_read_again(tmp_path: Path) -> None:
+    guess = guessed(40, 8)
+    original = report(replace(call("a"), usage=guess), call("b"), usage=guess, judging=guess)
+
+    content = reports_json([original])
+
+    written = json.loads(content)[0]
+    assert written["tokenCost"] == {
+        "promptTokens": 10,
+        "completionTokens": 2,
+        "totalTokens": 12,
+        "tokensGuessed": True,
+    }
+    assert [each["usage"].get("tokensGuessed") for each in written["taskResults"]] == [True, None]
+    assert read_reports(write(tmp_path / "r.json", content)) == [original]
+
+
+def test_the_terminal_marks_tokens_that_were_guessed() -> None:
+    stage, plan = Stage(), make_plan()
+    reports = (report(call("a"), skill="told", usage=Usage(input_tokens=3, output_tokens=4)),)
+    reports += (report(call("a"), skill="guessing", usage=guessed(40, 8)),)
+
+    TerminalReporter(stage.context)(
+        RunEnded(
+            info=make_info(command="eval"),
+            results=MemoryResults(plan, all_pass),
+            interrupted=False,
+            evaluated=Evaluated(reports=reports),
+        )
+    )
+
+    lines = {line.split()[0]: line for line in stage.printed.splitlines() if line.strip()}
+    assert lines["guessing"].endswith("12 guessed")
+    assert lines["told"].endswith(" 7")
 
 
 def test_the_shape_is_the_one_that_others_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from whet.grade.assertions import Subject, decide_assertion
 from whet.model.eval_cases import Assertion
-from whet.model.session import Session, SessionSummary
+from whet.model.session import Session, SessionSummary, guessed
 
 
 def subject(output: str, workspace: Path) -> Subject:
@@ -35,3 +36,15 @@ def test_the_reason_names_its_assertion(tmp_path: Path, assertion: dict[str, Any
     outcome = decide_assertion(asked, subject("yes", tmp_path))
 
     assert (outcome.state, outcome.reason.replace('"', "'")) == (state, reason)
+
+
+def test_a_bound_of_tokens_is_not_decided_by_a_guess(tmp_path: Path) -> None:
+    asked = Assertion(op="at_most", target="tokens", value=900, has_value=True)
+    seen = subject("yes", tmp_path)
+
+    outcome = decide_assertion(asked, replace(seen, session=replace(seen.session, usage=guessed(40, 8))))
+
+    assert (outcome.state, outcome.reason) == (
+        "undecided",
+        "at_most tokens 900: the agent does not say what its tokens are",
+    )

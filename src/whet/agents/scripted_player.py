@@ -52,6 +52,13 @@ def place(path: str) -> Path:
     return Path.cwd() / path
 
 
+def named(path: Path) -> str:
+    """Return *path* as the events of every agent name it: from the working folder, if it is in there."""
+    import os  # noqa: PLC0415
+
+    return os.path.normpath(path).removeprefix(f"{path.cwd()}/")
+
+
 def run(step: dict[str, Any]) -> None:
     """Run a shell command."""
     import subprocess  # noqa: PLC0415
@@ -68,11 +75,11 @@ def read(step: dict[str, Any]) -> None:
     """Read a file."""
     path = place(step["read"])
     call_id = call("read", path=step["read"])
-    emit("file_read", path=str(path))
+    emit("file_read", path=named(path))
     try:
         done(call_id, "read", path.read_text(errors="replace"), True)
     except OSError as error:
-        done(call_id, "read", str(error), False)
+        done(call_id, "read", f"{step['read']}: {error.strerror}", False)
 
 
 def write(step: dict[str, Any]) -> None:
@@ -97,9 +104,9 @@ def edit(tool: str, name: str, change: Callable[[Path], None]) -> None:
     try:
         change(path)
     except OSError as error:
-        done(call_id, tool, str(error), False)
+        done(call_id, tool, f"{name}: {error.strerror}", False)
         return
-    emit("file_edit", path=str(path))
+    emit("file_edit", path=named(path))
     done(call_id, tool, "", True)
 
 

@@ -185,7 +185,7 @@ def proof_of_loading(detections: Iterable[SkillDetection], names: frozenset[str]
 def _at_most(assertion: Assertion, session: Session) -> Outcome:
     usage, name = session.usage, assertion.target
     figures = {
-        "tokens": usage.total_tokens,
+        "tokens": usage.reported("total_tokens"),
         "cost_usd": usage.cost_usd,
         "seconds": session.duration_s,
         "steps": session.steps,

@@ -40,6 +40,11 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     @property
+    def tokens_guessed(self) -> bool:
+        """Whether tokens were guessed from the number of characters; a sum with one guess is a guess."""
+        return "chars" in self.sources.values()
+
+    @property
     def uncached_input_tokens(self) -> int | None:
         """The input that was not read from a cache, if that is known."""
         if self.input_tokens is None or self.cached_tokens is None:
@@ -137,14 +142,14 @@ def token_count(value: object) -> int | None:
 
 _MOST_TOKENS = 10**15
 _CHARACTERS_OF_A_TOKEN = 4
+GUESSED: Mapping[str, TokenSource] = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), "chars")
 
 
 def guessed(read: int, written: int) -> Usage:
     """Guess the usage from the number of characters that were read and written; nothing if none were written."""
     if written <= 0:
         return Usage()
-    sources: dict[str, TokenSource] = dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), "chars")
-    return Usage(input_tokens=tokens_of(read), output_tokens=tokens_of(written), sources=sources)
+    return Usage(input_tokens=tokens_of(read), output_tokens=tokens_of(written), sources=GUESSED)
 
 
 def tokens_of(characters: int) -> int:

@@ -64,7 +64,9 @@ def check_images(plan: Plan, settings: Settings) -> None:
 
 def _wrong(spec: ImageSpec) -> str | None:
     if spec.folder is not None:
-        return None if spec.folder.is_dir() else f"there is no folder {spec.folder}"
+        if not spec.folder.is_dir():
+            return f"there is no folder {spec.folder}"
+        return None if (spec.folder / "Dockerfile").is_file() else f"{spec.folder} has no Dockerfile"
     return None if is_image_name(spec.name or "") else f"{spec.name!r} is not the name of an image"
 
 

@@ -22,6 +22,7 @@ from whet.model.benchmark import Benchmark, CallableSkill
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Execution, Plan, Runner, same_arms
 from whet.plan.eval_arms import callable_arms
+from whet.plan.images import check_images
 from whet.plan.plan import make_plan
 from whet.plan.resume import Resumed
 from whet.plan.settings import load_settings
@@ -161,6 +162,7 @@ def _plan(
         _limited(replace(each, runner=runners[key]), skills[key], settings) for each, key in kept if key in skills
     )
     plan = replace(plan, executions=executions)
+    check_images(plan, settings)
     return earlier.lengthened(plan) if earlier else plan
 
 

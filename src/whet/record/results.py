@@ -82,6 +82,12 @@ class JournalResults:
         return self._journal.usage + self.cut_short
 
     @property
+    def unpaid_usage(self) -> Usage:
+        """The part of it that no provider was asked for, because cassettes answered."""
+        kept = self._journal
+        return Usage() if kept.usage == kept.paid_usage else kept.usage - kept.paid_usage
+
+    @property
     def record(self) -> RecordFacts:
         """The hashes of what the results were made of, for `whet verify`."""
         kept = self._journal
@@ -176,6 +182,10 @@ class WholeResults(Results, Protocol):
         """The known usage of the models that played users."""
 
     @property
+    def unpaid_usage(self) -> Usage:
+        """What no provider was asked for."""
+
+    @property
     def cut_short(self) -> Usage:
         """What was used by trials that were interrupted."""
 
@@ -263,6 +273,7 @@ def _figures(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_a
         counts=WrittenCounts(**{name.replace("-", "_"): count for name, count in results.counts.items()}),
         total_usage=written(results.total_usage, WrittenUsage),
         interrupted_usage=written(results.cut_short, WrittenUsage),
+        unpaid_usage=written(results.unpaid_usage, WrittenUsage),
         user_usage=written(results.user_usage, WrittenUsage),
         scores=arm_scores(results),
         lift=lift,

@@ -14,7 +14,7 @@ from whet.grade.scores import ArmScore
 from whet.model.comparison import Comparison, Look, Stop, Until
 from whet.model.grade import Failure, FailureClass, Grade, Rate, Status
 from whet.model.run import ScheduleName, SnapshotOutcome
-from whet.model.session import TokenSource, UserOutcome
+from whet.model.session import TokenSource, Usage, UserOutcome
 from whet.model.skills import SkillDetection
 
 T = TypeVar("T")
@@ -44,6 +44,11 @@ class WrittenUsage(Struct, kw_only=True):
     sources: dict[str, TokenSource]
 
 
+def _nothing() -> WrittenUsage:
+    """Return what an older whet did not write."""
+    return written(Usage(), WrittenUsage)
+
+
 class WrittenAttempt(Struct, kw_only=True):
     """One try at a trial."""
 
@@ -54,6 +59,7 @@ class WrittenAttempt(Struct, kw_only=True):
     workspace_dir: str | None
     failure: Failure | None
     usage: WrittenUsage
+    unpaid_usage: WrittenUsage = field(default_factory=_nothing)
     user_usage: WrittenUsage
     value: float | None
 
@@ -239,6 +245,7 @@ class RunFigures(RunHead, kw_only=True):
     counts: WrittenCounts
     total_usage: WrittenUsage
     interrupted_usage: WrittenUsage
+    unpaid_usage: WrittenUsage = field(default_factory=_nothing)
     user_usage: WrittenUsage
     scores: tuple[ArmScore, ...]
     lift: tuple[WrittenLift, ...]

@@ -23,7 +23,7 @@ from whet.model.benchmark import (
     SampleStatus,
     Summary,
 )
-from whet.model.session import Usage
+from whet.model.session import GUESSED, Usage
 from whet.reading.document_files import read_checked
 from whet.reading.fields import Fields, Findings
 
@@ -108,6 +108,7 @@ def _usage(fields: Fields) -> Usage | None:
         output_tokens=None if given is None else int(given),
         cost_usd=cost,
         cost_source="prices" if cost else None,
+        sources=GUESSED if fields.flag("tokensGuessed", False) else {},
     )
 
 
@@ -202,6 +203,8 @@ def _tokens(usage: Usage) -> dict[str, Any] | None:
             "promptTokens": usage.input_tokens or 0,
             "completionTokens": usage.output_tokens or 0,
             "totalTokens": usage.total_tokens,
+            # Other tools do not know it, and may take a guess for a figure of the skill.
+            "tokensGuessed": True if usage.tokens_guessed else None,
             "estimatedUSD": usage.cost_usd,
         }
     )

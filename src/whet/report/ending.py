@@ -11,6 +11,7 @@ from whet.dataclass import dataclass
 from whet.model.benchmark import TYPED_TASK, CompletionReport, Evaluated, Interval, SampleStatus, Summary
 from whet.model.comparison import Decision
 from whet.model.run import RunInfo
+from whet.model.session import Usage
 from whet.reading.text import count, duration, left, middle, money, number, one_line, path_for_people, right, width
 from whet.report.digest import (
     ERRORED,
@@ -293,10 +294,16 @@ def _skill_figures(report: CompletionReport) -> dict[str, str]:
         **{f"pass@{found.k}": f"{found.at:.3f}" for found in summary.passes if found.k > 1},
         "consistency": "" if summary.consistency is None else f"{summary.consistency:.3f}",
         "composite": "" if summary.composite is None else f"{summary.composite:.3f}",
-        "tokens": "" if usage.total_tokens is None else number(usage.total_tokens),
+        "tokens": _tokens(usage),
         "judge": "" if judging is None or judging.cost_usd is None else money(judging.cost_usd),
         "errored": _errored(summary),
     }
+
+
+def _tokens(usage: Usage) -> str:
+    if usage.total_tokens is None:
+        return ""
+    return f"{number(usage.total_tokens)} guessed" if usage.tokens_guessed else number(usage.total_tokens)
 
 
 def _completion(found: Interval | None) -> str:

@@ -276,6 +276,7 @@ def _tokens(usage: Usage) -> dict[str, Any]:
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
         "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+        "whet.tokens_guessed": usage.tokens_guessed or None,
         "whet.cost_usd": usage.cost_usd,
     }
 

@@ -114,7 +114,7 @@ def _verdict(trial: RecordedTrial) -> Row:
 def _usage(trial: RecordedTrial) -> Row:
     usage, paid = trial.result.usage, trial.result.paid_usage
     return {name: getattr(usage, name) for name in (*TOKEN_FIGURES, "total_tokens", "cost_usd", "cost_source")} | {
-        "tokens_guessed": "chars" in usage.sources.values(),
+        "tokens_guessed": usage.tokens_guessed,
         "paid_tokens": paid.total_tokens,
         "paid_usd": paid.cost_usd,
     }

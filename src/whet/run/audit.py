@@ -7,12 +7,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whet.errors import Cause
+from whet.errors import Cause, UsageError
 from whet.model.grade import PASSED
 from whet.model.request import RunRequest
 from whet.model.run import TrialResult
 from whet.model.suite import Case
 from whet.plan.audit import SOLVED, AuditPlan, chosen_cases, plan_audit
+from whet.plan.images import check_images, image_problems
 from whet.plan.settings import load_settings
 from whet.plan.skill import bind_skill
 from whet.record.past_runs import past_runs
@@ -33,6 +34,10 @@ def audit(request: RunRequest, *, as_json: bool) -> int:
     start_early(settings)
     suite = bind_skill(load_suite(request.suite), request.skill, settings)
     tried = plan_audit(suite, settings, chosen_cases(suite, settings, request.selection))
+    if tried.plan is not None:
+        if lacking := list(image_problems(tried.plan, settings)):
+            raise UsageError("\n".join(lacking))
+        check_images(tried.plan, settings)
     seen = try_controls(request, settings, tried, carry_out)
     if seen.code == INTERRUPTED:
         return INTERRUPTED

@@ -30,7 +30,7 @@ from whet.record.run_file import PileFacts
 from whet.report.reporter import Reporters
 from whet.run.conclude import conclude_by_verdicts, final_code, record_results
 from whet.run.execute import LOOP, execute, interruptible, single_errors, undisturbed
-from whet.run.flow import Ready, approach_of, start_early, tell_lost, with_controls
+from whet.run.flow import Ready, approach_of, foreseen, start_early, tell_lost, with_controls
 from whet.run.joined import JoinedResults, Joining, Part, joined_plan, parts_of
 from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED, RunState, now
 from whet.run.start import hint_how_to_resume, open_reporters, ready_run, start_run
@@ -43,6 +43,8 @@ def run_batch(requests: Sequence[RunRequest], ready: Ready, resumed: ResumedBatc
     for part in parts:
         tell_lost(part.planned)
     if requests[0].dry_run:
+        for part in parts:
+            sys.stderr.write("".join(f"warning: {part.name}: {notice}\n" for notice in foreseen(part.planned)))
         for part in parts:
             plan = part.planned.plan
             named = replace(plan, suite=replace(plan.suite, name=part.name))

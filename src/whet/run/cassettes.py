@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from whet.agents.gateway_routes import Route, network_of, route_of
-from whet.errors import UsageError
+from whet.errors import CassetteMissed, UsageError
 from whet.model.request import Settings
-from whet.model.run import Execution, Runner
+from whet.model.run import Execution, Plan, Runner, folder_name, turn_folder
+from whet.run.homes import trial_folder
 
 _ALONE = ("cassette_mode", "cassette_speed")
 _NO_KEY = "--cassette-mode new asks the provider for what is not recorded: set the key, or leave it out"
@@ -29,6 +30,46 @@ def hold_cassettes(
     settings: Settings, executions: Iterable[Execution], environ: Mapping[str, str], *, judged: bool
 ) -> None:
     """Raise if the run cannot play or record as it is asked to; makes the folder that it records into."""
+    _hold(settings, executions, environ, judged=judged)
+    if (folder := recorded_to(settings)) is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unrecordable(folder, error.strerror) from error
+
+
+def foresee_cassettes(settings: Settings, plan: Plan, environ: Mapping[str, str], *, judged: bool) -> Iterator[str]:
+    """Raise as above, make nothing, and yield a sentence for each execution whose cassettes would end its trials."""
+    _hold(settings, plan.executions, environ, judged=judged)
+    if is_played(settings) and settings.cassette is not None:
+        for execution in plan.executions:
+            if _is_routed(execution.runner, environ, execution.case.env):
+                yield from _misses(settings.cassette, plan, execution)
+
+
+def _misses(folder: Path, plan: Plan, execution: Execution) -> Iterator[str]:
+    """Yield what is missing for the first attempts of an execution, or cannot be played, each once."""
+    # Only here: it takes the HTTP library with it.
+    from whet.agents.gateway_tapes import read_tape, tape_to_play  # noqa: PLC0415
+
+    found: set[Path | None] = set()
+    for number in range(1, execution.trials + 1):
+        key = plan.key(execution, number)
+        first = Path(trial_folder(key), "1", turn_folder(1 if execution.case.converses else None))
+        path, _ = tape_to_play(folder, folder_name(key.suite), first)
+        if path in found:
+            continue
+        found.add(path)
+        if path is None:
+            yield f"there is no cassette for {key} in {folder}; record one with --record-to"
+            continue
+        try:
+            read_tape(path)
+        except CassetteMissed as error:
+            yield f"{error.message}; {error.hint}"
+
+
+def _hold(settings: Settings, executions: Iterable[Execution], environ: Mapping[str, str], *, judged: bool) -> None:
     if settings.cassette is not None and settings.record_to is not None:
         raise UsageError(
             f"a run plays cassettes or records them: {_from(settings, 'cassette')} and {_from(settings, 'record_to')}",
@@ -44,7 +85,8 @@ def hold_cassettes(
         if judged and settings.judge_runner is not None:
             asked.append((settings.judge_runner, {}))
         _hold_keys(asked, environ)
-    _make(recorded_to(settings))
+    if (folder := recorded_to(settings)) is not None:
+        _hold_writable(folder)
 
 
 def _from(settings: Settings, name: str) -> str:
@@ -68,20 +110,25 @@ def _hold_keys(asked: Iterable[tuple[Runner, Mapping[str, str]]], environ: Mappi
     found: dict[str, str] = {}
     for runner, env in asked:
         why = route_of(runner, environ, env)
-        plays = network_of(runner) != "none" and isinstance(route_of(runner, environ, env, played=True), Route)
-        if plays and isinstance(why, str):
+        if _is_routed(runner, environ, env) and isinstance(why, str):
             found[runner.id] = why
     if found:
         raise UsageError("\n".join(f"runners.{name}: {why}" for name, why in found.items()), hint=_NO_KEY)
 
 
-def _make(folder: Path | None) -> None:
-    if folder is None:
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        why = None if os.access(folder, os.W_OK | os.X_OK) else "it cannot be written to"
-    except OSError as error:
-        why = "it is not a folder" if folder.exists() else error.strerror
-    if why is not None:
-        raise UsageError(f"cassettes cannot be recorded to {folder}: {why}", hint="name another folder")
+def _is_routed(runner: Runner, environ: Mapping[str, str], env: Mapping[str, str]) -> bool:
+    """Return whether an agent that is played goes through the gateway."""
+    return network_of(runner) != "none" and isinstance(route_of(runner, environ, env, played=True), Route)
+
+
+def _hold_writable(folder: Path) -> None:
+    """Raise if a folder can neither be written to nor made."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise _unrecordable(folder, "it is not a folder" if there == folder else "Not a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise _unrecordable(folder, "it cannot be written to" if there == folder else f"{there} cannot be written to")
+
+
+def _unrecordable(folder: Path, why: str | None) -> UsageError:
+    return UsageError(f"cassettes cannot be recorded to {folder}: {why}", hint="name another folder")

@@ -71,7 +71,7 @@ def run(request: RunRequest, ready: Ready = lambda *_: ()) -> int:
 
         looked = settle(request)
         tell_lost(looked)
-        sys.stderr.write("".join(f"warning: {notice}\n" for notice in looked.notices))
+        sys.stderr.write("".join(f"warning: {notice}\n" for notice in (*looked.notices, *foreseen(looked))))
         sys.stdout.write("".join(f"{line}\n" for line in describe_plan(looked.plan)))
         return 0
     planned = settle(request, start_early)
@@ -125,6 +125,14 @@ def approach_of(planned: Planned, ready: Ready) -> Approach:
 
     extra = _judging if is_judged(planned.plan) else None
     return Approach(run_trial=run_trial, ready=look_around, extra_usage=extra)
+
+
+def foreseen(planned: Planned) -> tuple[str, ...]:
+    """Return what would go wrong with a run that can be known without starting anything; raises if it is refused."""
+    from whet.run.cassettes import foresee_cassettes  # noqa: PLC0415 - only a dry run asks
+
+    plan = planned.plan
+    return tuple(foresee_cassettes(planned.settings, plan, os.environ, judged=is_judged(plan)))
 
 
 def _judging(result: TrialResult) -> Usage:

@@ -221,6 +221,11 @@ class JoinedResults:
         return sum((results.user_usage for _, results, _ in self._runs), Usage())
 
     @property
+    def unpaid_usage(self) -> Usage:
+        """What no provider was asked for, in all of them."""
+        return sum((results.unpaid_usage for _, results, _ in self._runs), Usage())
+
+    @property
     def cut_short(self) -> Usage:
         """What trials used that were interrupted."""
         return sum((results.cut_short for _, results, _ in self._runs), Usage())

@@ -12,13 +12,18 @@ from whet.model.eval_cases import EvalSuite
 from whet.model.run import NO_AGENT
 from whet.service import bundles
 from whet.service.http import Strict
-from whet.service.refusals import invalid_request
+from whet.service.refusals import invalid_request, worded
 from whet.service.service import Service
 from whet.suites.eval_documents import WITHOUT_AGENT
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"
+_NAME = worded(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$", "up to 60 letters, digits, dots, - and _, and begin with a letter or a digit"
+)
 # No comma, which separates the parts of `--arm`, and nothing that could be an option or a path upwards.
-_MODEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$"
+_MODEL = worded(
+    r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$",
+    "up to 200 letters, digits and . _ : / @ + -, and begin with a letter or a digit",
+)
 _SKILL = (
     "The address of an archive (https, r2, s3), sha256:DIGEST of one that was uploaded before, or label:NAME of one."
 )

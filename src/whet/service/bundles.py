@@ -25,14 +25,16 @@ from whet.reading.paths import reference_problem as remote_problem
 from whet.service.database import bundles, now_us
 from whet.service.http import Moment, NextCursor, Strict
 from whet.service.quotas import refuse_over_quota
-from whet.service.refusals import Refused, not_found
+from whet.service.refusals import Refused, not_found, worded
 from whet.service.run_folder import RunFolder
 from whet.service.runs import Run, shown_time, waiting_with
 from whet.service.service import Service, in_thread
 
 UPLOADED = "sha256:"
 LABELLED = "label:"
-LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+LABEL = worded(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", "up to 100 letters, digits, dots, - and _, and begin with a letter or a digit"
+)
 WITHOUT = "none"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _MAGIC = ((b"PK", ".zip"), (b"\x1f\x8b", ".tar.gz"), (b"\xfd7zXZ\x00", ".tar.xz"), (b"BZh", ".tar.bz2"))

@@ -212,7 +212,7 @@ def checked(kind: type[B], value: Any) -> B:
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        raise invalid_values(error.errors(include_url=False, include_input=False, include_context=False)) from None
+        raise invalid_values(error.errors(include_url=False), kind) from None
 
 
 def document_body(name: str) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from fastapi import APIRouter, FastAPI
@@ -16,6 +16,8 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+
+from whet.reading.text import did_you_mean, shown
 
 log = logging.getLogger("whet.service")
 
@@ -62,9 +64,73 @@ def invalid_request(*details: tuple[str, str]) -> Refused:
     return Refused(422, "the request is not valid", details=details)
 
 
-def invalid_values(errors: Sequence[Any]) -> Refused:
-    """Return the refusal for what pydantic found."""
-    return invalid_request(*((_path(found["loc"]), found["msg"]) for found in errors))
+def invalid_values(errors: Sequence[Any], kind: type[BaseModel] | None = None) -> Refused:
+    """Return the refusal for what pydantic found, in our words; *kind* is what the body should be."""
+    return invalid_request(*((_path(found["loc"]), _message(found, kind)) for found in errors))
+
+
+# What a value must be, by pydantic's name of the mistake; in braces is what it says of it.
+_MUST_BE = {
+    "string_type": "a string",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "an integer"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "list_type": "a list",
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object"),
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "literal_error": "{expected}",
+    "string_pattern_mismatch": "{words}",
+}
+_MUST_HAVE = {
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "too_short": "at least {min_length} items, not {actual_length}",
+    "too_long": "at most {max_length} items, not {actual_length}",
+}
+_patterns: dict[str, str] = {}
+
+
+def worded(pattern: str, words: str) -> str:
+    """Return *pattern*; whoever sends what it does not match is told that it must be *words*."""
+    _patterns[pattern] = words
+    return pattern
+
+
+def _message(found: Mapping[str, Any], kind: type[BaseModel] | None) -> str:
+    mistake, given = found["type"], found.get("input")
+    context = dict(found.get("ctx") or {})
+    if mistake == "missing":
+        return "is missing"
+    if mistake == "extra_forbidden":
+        known = _known_at(kind, found["loc"]) if kind else ()
+        hint = did_you_mean(str(found["loc"][-1]), known) or (f"known: {', '.join(known)}" if known else "leave it out")
+        return f"is not a known field; {hint}"
+    if mistake == "string_too_short" and not given:
+        return "must not be empty"
+    if mistake in _MUST_HAVE:
+        return f"must have {_MUST_HAVE[mistake].format(**context)}"
+    if mistake in _MUST_BE:
+        pattern = str(context.get("pattern"))
+        words = _patterns.get(pattern, f"as the pattern {pattern} says")
+        wanted = _MUST_BE[mistake].format(**context, words=words).replace("'", '"')
+        return f"must be {wanted}, not {shown(given)}"
+    # A check of ours says it in its own words.
+    return str(context["error"]) if mistake == "value_error" else f"is not valid: {found['msg']}"
+
+
+def _known_at(kind: type[BaseModel], places: Sequence[str | int]) -> tuple[str, ...]:
+    """Return the fields of the object in a *kind* that holds what is at *places*."""
+    for place in places[:-1]:
+        if isinstance(place, str):
+            kind = next(_models_in(kind.model_fields[place].annotation))
+    return tuple(kind.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_in(inner)
 
 
 def _path(places: Sequence[str | int]) -> str:

@@ -1,5 +1,6 @@
-// Two trials side by side: what is the same at the beginning is folded, and they stand aligned where they first differ.
+// Two trials side by side: what is the same is folded, and they stand aligned again after each difference.
 
+import { aligned } from "./align.js";
 import { diffPart } from "./diff.js";
 import { el, said } from "./dom.js";
 import { setKeys } from "./keys.js";
@@ -11,13 +12,15 @@ import { stepElement } from "./stepview.js";
 import { Steps } from "./steps.js";
 import { armName, badge, between, count, isGuessed, money, short, sign, took, VERDICTS } from "./words.js";
 
-const MOST_STEPS = 400;
+// The most steps that are drawn at once, and the most equal ones between two differences that need no fold.
+const [MOST_STEPS, FEW] = [400, 2];
 
 /** Two trials. */
 export async function showBeside({ main, signal, state }, run, key, otherRun, otherKey) {
   const both = await Promise.all([side(run, key, signal), side(otherRun, otherKey, signal)]);
   const [first, second] = both;
   const same = first.key.case === second.key.case;
+  for (const each of both) each.name = () => [nameOf(each.key), run === otherRun ? null : [" · run ", said(each.run)]];
   const tabs = tabbed(
     "Parts of both trials",
     [
@@ -54,19 +57,19 @@ function nameOf({ arm, runner, number }) {
   return [arm === "default" ? null : armName(arm), runner === arm ? null : runner, `trial ${number}`].filter(Boolean).flatMap((part, index) => (index ? [" · ", said(part)] : [said(part)]));
 }
 
-function headOf({ run, path, key, document: { trial } }, label) {
+function headOf({ run, path, name, document: { trial } }, label) {
   return el(
     "section",
     { class: "card", "aria-label": label },
-    el("h2", null, el("a", { href: trialPlace(run, path) }, nameOf(key)), " ", badge(VERDICTS[trial.status])),
+    el("h2", null, el("a", { href: trialPlace(run, path) }, name()), " ", badge(VERDICTS[trial.status])),
     el("p", { class: "quiet" }, [took(trial.duration_s), trial.steps ? count(trial.steps, "step") : null, trial.usage?.total_tokens && !isGuessed(trial.usage) ? `${short(trial.usage.total_tokens)} tokens` : null, money(trial.usage?.cost_usd)].filter(Boolean).join(" · ")),
     trial.failure ? el("p", { class: "reason-text" }, said(trial.failure.message.split("\n")[0])) : null,
   );
 }
 
 /** Something of each; on a screen on which one stands below the other, each says which trial it is of. */
-function columns(both, draw) {
-  return el("div", { class: "beside" }, both.map((each, index) => el("div", null, el("p", { class: "which" }, nameOf(each.key)), draw(each, index))));
+function columns(both, draw, kind = "") {
+  return el("div", { class: `beside ${kind}` }, both.map((each, index) => el("div", null, el("p", { class: "which" }, each.name()), draw(each, index))));
 }
 
 function checkList(trial) {
@@ -81,29 +84,59 @@ function signature(step) {
   return `${step.kind} ${(step.text ?? step.event?.message ?? step.event?.command ?? step.event?.path ?? "").trim()}`;
 }
 
-/** How many steps both begin with. */
-function shared(first, second) {
-  const least = Math.min(first.length, second.length);
-  let same = 0;
-  while (same < least && signature(first[same]) === signature(second[same])) same += 1;
-  return same;
+function sessions(both) {
+  const all = both.map((each) => each.model.steps);
+  if (!all.flat().length) return el("p", { class: "quiet" }, "No events were recorded of either.");
+  const parts = aligned(...all, signature);
+  const views = both.map(viewOf);
+  const from = [0, 0];
+  const drawn = [];
+  let shown = 0;
+  for (const part of parts) {
+    if (part === parts[parts[0].same ? 1 : 0]) drawn.push(told(parts));
+    const fold = part.same && (part === parts[0] || part.first > FEW);
+    const room = fold ? Infinity : MOST_STEPS - shown;
+    const own = all.map((steps, index) => steps.slice(from[index], (from[index] += Math.min(index ? part.second : part.first, room))));
+    const ends = all.map((steps, index) => from[index] === steps.length);
+    const draw = () => columns(both, (_, index) => (own[index].length ? list(index, own[index], views[index]) : el("p", { class: "quiet" }, ends[index] ? "This session ends here." : "No step here.")), part.same ? "alike" : "");
+    if (room) drawn.push(fold ? folded(part.first, draw) : draw());
+    const most = Math.max(part.first, part.second);
+    if (most > room) {
+      drawn.push(columns(both, (_, index) => rest(all[index].length - from[index])));
+      break;
+    }
+    shown += fold ? 0 : most;
+  }
+  return el("div", null, drawn, parts.length === 1 && parts[0].same ? told(parts) : null);
 }
 
-function sessions(both) {
-  const [first, second] = both.map((each) => each.model.steps);
-  if (!first.length && !second.length) return el("p", { class: "quiet" }, "No events were recorded of either.");
-  const same = shared(first, second);
-  const alike = same === first.length && same === second.length;
-  const text = alike ? "Both sessions took the same steps." : same ? `Both begin with the same ${count(same, "step")}, and differ from here on.` : "They differ from the first step on.";
-  const views = both.map(viewOf);
-  const list = (index, steps) => el("div", { role: "list", class: "steps", "aria-label": index ? "The second session" : "The first session" }, steps.slice(0, MOST_STEPS).map((step) => stepElement(step, views[index])), steps.length > MOST_STEPS ? el("div", { role: "listitem", class: "quiet" }, `and ${count(steps.length - MOST_STEPS, "more step")}, on the page of the trial`) : null);
+/** Where they differ, in a sentence. */
+function told(parts) {
+  const begin = parts[0].same ? parts[0].first : 0;
+  const later = parts.slice(1).reduce((sum, part) => sum + (part.same ? part.first : 0), 0);
+  const differ = begin ? `Both begin with the same ${count(begin, "step")}, and differ from here on` : "They differ from the first step on";
+  const text = begin && parts.length === 1 ? "Both sessions took the same steps" : later ? `${differ}. ${count(later, "later step")} ${later === 1 ? "is" : "are"} the same` : differ;
+  return el("p", { class: "divide", role: "note" }, `${text}.`);
+}
+
+/** Steps that are the same, which you look at when you ask for them. */
+function folded(number, draw) {
+  const part = el("details", { class: "inner same" }, el("summary", null, `The ${number === 1 ? "step that is" : `${count(number, "step")} that are`} the same`));
+  part.addEventListener("toggle", () => part.append(draw()), { once: true });
+  return part;
+}
+
+function list(index, steps, view) {
   return el(
     "div",
-    null,
-    same ? el("details", { class: "inner" }, el("summary", null, `The ${count(same, "step")} that ${same === 1 ? "is" : "are"} the same`), columns(both, ({ model }, index) => list(index, model.steps.slice(0, same)))) : null,
-    el("p", { class: "divide", role: "note" }, text),
-    alike ? null : columns(both, ({ model: { steps } }, index) => (steps.length > same ? list(index, steps.slice(same)) : el("p", { class: "quiet" }, "This session ends here."))),
+    { role: "list", class: "steps", "aria-label": index ? "The second session" : "The first session" },
+    steps.slice(0, MOST_STEPS).map((step) => stepElement(step, view)),
+    steps.length > MOST_STEPS ? el("div", { role: "listitem" }, rest(steps.length - MOST_STEPS)) : null,
   );
+}
+
+function rest(number) {
+  return el("p", { class: "quiet" }, number ? `and ${count(number, "more step")}, on the page of the trial` : "This session ends here.");
 }
 
 function viewOf({ run, path, model }, index) {

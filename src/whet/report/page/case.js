@@ -1,8 +1,9 @@
 // One case of a run: all its trials, arm by arm.
 
-import { pause, Problem } from "./api.js";
+import { Problem } from "./api.js";
 import { rateBar } from "./charts.js";
 import { el, said } from "./dom.js";
+import { follow } from "./following.js";
 import { setKeys } from "./keys.js";
 import { executionsOf, keyOf } from "./lines.js";
 import { here, runLink, trail } from "./parts.js";
@@ -12,7 +13,6 @@ import { ARMS, armName, badge, ENDED, money, PASSED, score, sentence, short, too
 
 const NOTHING = "No trial of this case has ended here.";
 const SECOND_MS = 1000;
-const LONGEST_MS = 15000;
 
 /** A case in a run. */
 export async function showCase({ main, signal, again, failed }, run, id) {
@@ -39,23 +39,20 @@ export async function showCase({ main, signal, again, failed }, run, id) {
     ["]", "Next case", go(names[at + 1])],
     ["[", "Case before", go(names[at - 1])],
   ]);
-  if (underWay && capabilities.live) follow(run, id, document.offset, signal, again).catch(failed);
+  if (underWay && capabilities.live) followCase(run, id, document.offset, signal, again).catch(failed);
   return { title: id };
 }
 
 /** Show the case again as soon as another of its trials has ended. */
-async function follow(run, id, from, signal, again) {
-  for (let [offset, wait] = [from, SECOND_MS]; ; ) {
-    await pause(wait, signal);
-    try {
-      const news = await get(`${address("runs", run)}/rows`, { signal, parameters: { offset } });
-      if (news.rows.some(([name]) => name === id) || ENDED.includes(news.status)) return again();
-      [offset, wait] = [news.offset, SECOND_MS];
-    } catch (error) {
-      if (signal.aborted || !(error instanceof Problem) || (error.status >= 400 && error.status < 500)) throw error;
-      wait = Math.min(wait * 2, LONGEST_MS);
-    }
-  }
+async function followCase(run, id, from, signal, again) {
+  let offset = from;
+  const look = async () => {
+    const news = await get(`${address("runs", run)}/rows`, { signal, parameters: { offset } });
+    ({ offset } = news);
+    return news.rows.some(([name]) => name === id) || ENDED.includes(news.status);
+  };
+  await follow(look, { every: SECOND_MS, signal });
+  return again();
 }
 
 function neighbours(run, names, id) {

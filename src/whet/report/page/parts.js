@@ -56,7 +56,19 @@ export function runTable(caption, runs, { choose = null, suite = true } = {}) {
   return table(caption, heads, rows);
 }
 
-/** A list that comes in pages, with a button for more. */
+/** A list of which the first items are shown, and more when asked; `show` draws it, or another one in its place. */
+export function growing(atOnce, draw, drawn = () => {}) {
+  const element = el("div");
+  let most = atOnce;
+  const show = (items) => {
+    const more = el("button", { type: "button", onclick: () => ((most += atOnce), show(items)) }, "Show more");
+    element.replaceChildren(draw(items.slice(0, most)), items.length > most ? more : "");
+    drawn();
+  };
+  return { element, show };
+}
+
+/** A list that comes in pages, with a button for more; its `redraw` draws what is there again. */
 export function paged(first, next, draw) {
   const items = [...first.items];
   const place = el("div");
@@ -78,7 +90,7 @@ export function paged(first, next, draw) {
     place.replaceChildren(draw(items), ...(cursor ? [button] : []));
   };
   show();
-  return place;
+  return Object.assign(place, { redraw: show });
 }
 
 /** A refusal, for people. */

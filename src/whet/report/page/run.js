@@ -1,9 +1,10 @@
 // One run: the decision, what went wrong, and its cases, live while it is under way.
 
-import { fetched, path, pause, Problem } from "./api.js";
+import { fetched, path } from "./api.js";
 import { CaseTable } from "./casetable.js";
 import { agreementText, decisionPart } from "./decision.js";
 import { block, el, facts, notice, said } from "./dom.js";
+import { follow } from "./following.js";
 import { setKeys } from "./keys.js";
 import { addTrial, keyOf, trialOf } from "./lines.js";
 import { runActions } from "./actions.js";
@@ -15,7 +16,6 @@ import { AS_EXPECTED, badge, count, ENDED, exactly, money, runVerdict, short, to
 
 const MOST_REASONS = 6;
 const SECOND_MS = 1000;
-const LONGEST_MS = 15000;
 const QUIET_MS = 4000;
 
 /** A run. */
@@ -54,7 +54,7 @@ export async function showRun(context, id) {
     ["f", "Only what is not as expected, or all", () => (table.set({ status: state.status ? "" : "wrong" }), table.drawBar())],
   ]);
   if (Object.keys(document.notes ?? {}).length) drawAgreement(view).catch(context.failed);
-  if (!ENDED.includes(run.status) && capabilities.live) follow(view).catch(context.failed);
+  if (!ENDED.includes(run.status) && capabilities.live) followRun(view).catch(context.failed);
   return { title: `Run of ${run.suite}`, update: (next) => changeState(view, tabbing, next) };
 }
 
@@ -172,41 +172,35 @@ function about(document) {
 }
 
 /** Follow a run that is under way, and draw what has changed. */
-async function follow(view) {
+async function followRun(view) {
   const { id, document, table, progress, signal, announce } = view;
   const lines = new Map(table.executions.map((line) => [JSON.stringify([line.case, line.runner, line.arm]), line]));
-  let [offset, wait, spoken] = [document.offset, SECOND_MS, Date.now()];
+  let [offset, spoken] = [document.offset, Date.now()];
   drawProgress(view, true);
-  while (true) {
-    await pause(wait, signal);
-    try {
-      const news = await get(`${address("runs", id)}/rows`, { signal, parameters: { offset } });
-      // Before a run has begun, nobody knows its cases.
-      if (!lines.size && news.status !== "queued") return void (await view.again());
-      ({ offset } = news);
-      wait = SECOND_MS;
-      for (const [name, runner, arm, ...row] of news.rows) {
-        const line = lines.get(JSON.stringify([name, runner, arm]));
-        if (line) addTrial(line, trialOf(row));
-      }
-      if (news.rows.length) table.arrange();
-      if (ENDED.includes(news.status)) break;
-      if (news.status !== document.run.status) {
-        document.run.status = news.status;
-        drawTop(view);
-      }
-      drawProgress(view, true);
-      if (news.rows.length && Date.now() - spoken > QUIET_MS) {
-        spoken = Date.now();
-        announce(progress.textContent);
-      }
-    } catch (error) {
-      if (signal.aborted || !(error instanceof Problem) || (error.status >= 400 && error.status < 500)) throw error;
-      drawProgress(view, false);
-      wait = Math.min(wait * 2, LONGEST_MS);
+  const look = async () => {
+    const news = await get(`${address("runs", id)}/rows`, { signal, parameters: { offset } });
+    // Before a run has begun, nobody knows its cases.
+    if (!lines.size && news.status !== "queued") return view.again;
+    ({ offset } = news);
+    for (const [name, runner, arm, ...row] of news.rows) {
+      const line = lines.get(JSON.stringify([name, runner, arm]));
+      if (line) addTrial(line, trialOf(row));
     }
-  }
-  await conclude(view);
+    if (news.rows.length) table.arrange();
+    if (ENDED.includes(news.status)) return () => conclude(view);
+    if (news.status !== document.run.status) {
+      document.run.status = news.status;
+      drawTop(view);
+    }
+    drawProgress(view, true);
+    if (news.rows.length && Date.now() - spoken > QUIET_MS) {
+      spoken = Date.now();
+      announce(progress.textContent);
+    }
+    return null;
+  };
+  const finish = await follow(look, { every: SECOND_MS, signal, lost: () => drawProgress(view, false) });
+  await finish();
 }
 
 async function conclude(view) {

@@ -3,8 +3,9 @@
 import { fetched, path } from "./api.js";
 import { caseNames, titleOf } from "./cases.js";
 import { block, el, facts, notice, said, table } from "./dom.js";
+import { followRuns } from "./following.js";
 import { setKeys } from "./keys.js";
-import { casesOf, here, paged, runTable, trail } from "./parts.js";
+import { casesOf, growing, here, paged, runTable, trail } from "./parts.js";
 import { place } from "./places.js";
 import { get } from "./source.js";
 import { startPart } from "./start.js";
@@ -13,14 +14,15 @@ import { when } from "./words.js";
 const AT_ONCE = 20;
 
 /** A suite, in its newest or the named version. */
-export async function showSuite({ main, signal }, id, version = null) {
+export async function showSuite(context, id, version = null) {
+  const { main, signal } = context;
   const where = version === null ? path("eval-suites", id) : path("eval-suites", id, "versions", version);
   const moreVersions = async (cursor) => {
     const page = await fetched(path("eval-suites", id, "versions"), signal, { cursor });
     return { items: page.versions, cursor: page.next_cursor };
   };
   const [{ suite }, { runs: all }, versions] = await Promise.all([fetched(where, signal), get("runs", { signal }), moreVersions(null)]);
-  const runs = all.filter((run) => run.suite_id === id);
+  const runs = runList(suite);
   const newest = versions.items[0]?.version ?? suite.version;
   main.replaceChildren(...[
     trail(here(said(suite.name))),
@@ -37,10 +39,13 @@ export async function showSuite({ main, signal }, id, version = null) {
     ]),
     suite.runnable ? startPart(suite, signal) : "",
     el("h2", null, "Runs"),
-    runs.length ? [el("p", null, el("a", { href: place("history", suite.name) }, "History of this suite")), runList(runs)] : el("p", { class: "quiet" }, suite.runnable ? "There are none yet." : "There are none."),
+    runs.element,
     versions.items.length > 1 ? versionList(suite, versions, moreVersions) : "",
     caseList(suite),
   ].flat());
+  const draw = (found) => runs.show(found.filter((run) => run.suite_id === id));
+  draw(all);
+  followRuns(all, runs.element, draw, context);
   setKeys([]);
   return { title: suite.name };
 }
@@ -61,9 +66,12 @@ function notRunnable(suite) {
   );
 }
 
-function runList(runs) {
-  const page = (from) => ({ items: runs.slice(from, from + AT_ONCE), cursor: runs.length > from + AT_ONCE ? from + AT_ONCE : null });
-  return paged(page(0), async (from) => page(from), (items) => runTable("Runs, newest first", items, { suite: false }));
+function runList(suite) {
+  return growing(AT_ONCE, (runs) =>
+    runs.length
+      ? el("div", null, el("p", null, el("a", { href: place("history", suite.name) }, "History of this suite")), runTable("Runs, newest first", runs, { suite: false }))
+      : el("p", { class: "quiet" }, suite.runnable ? "There are none yet." : "There are none."),
+  );
 }
 
 function versionList(suite, first, next) {

@@ -2,6 +2,7 @@
 
 import { fetched, path } from "./api.js";
 import { el, said, table } from "./dom.js";
+import { followRuns } from "./following.js";
 import { setKeys } from "./keys.js";
 import { casesOf, command, paged, runLink, runTable } from "./parts.js";
 import { place } from "./places.js";
@@ -12,14 +13,17 @@ const RECENT = 10;
 const HEADS = ["Suite", "Version", "Cases", "Runnable", "Last run", "Changed"];
 
 /** The first view. */
-export async function showSuites({ main, signal }) {
+export async function showSuites(context) {
+  const { main, signal } = context;
   const more = async (cursor) => {
     const page = await fetched(path("eval-suites"), signal, { cursor });
     return { items: page.suites, cursor: page.next_cursor };
   };
-  const [first, { runs }] = await Promise.all([more(null), get("runs", { signal })]);
+  const [first, { runs: found }] = await Promise.all([more(null), get("runs", { signal })]);
+  let runs = found;
+  const names = new Map();
   const drawSuites = (suites) => {
-    for (const run of runs) run.suite ??= suites.find((suite) => suite.id === run.suite_id)?.name;
+    for (const suite of suites) names.set(suite.id, suite.name);
     return table("Suites", HEADS, suites.map((suite) => suiteCells(suite, runs)));
   };
   const heading = el("h1", { tabindex: -1 }, "Suites");
@@ -28,13 +32,25 @@ export async function showSuites({ main, signal }) {
     main.replaceChildren(heading, firstSteps());
     return { title: "Suites" };
   }
-  main.replaceChildren(
-    heading,
-    first.items.length ? paged(first, more, drawSuites) : el("p", null, "Every suite was deleted; their runs are still here."),
-    el("h2", null, "Recent runs"),
-    runs.length ? runTable("Recent runs", runs.slice(0, RECENT)) : el("p", { class: "quiet" }, "There are none yet. Open a suite to run it."),
-    runs.length > RECENT ? el("p", null, el("a", { href: "#/runs" }, "All runs")) : "",
-  );
+  const suites = first.items.length ? paged(first, more, drawSuites) : el("p", null, "Every suite was deleted; their runs are still here.");
+  const recent = el("div");
+  const drawRuns = () => {
+    // A run that waits has no record yet, and does not know the name of its suite.
+    const shown = runs.slice(0, RECENT).map((run) => ({ ...run, suite: run.suite ?? names.get(run.suite_id) }));
+    recent.replaceChildren(
+      runs.length ? runTable("Recent runs", shown) : el("p", { class: "quiet" }, "There are none yet. Open a suite to run it."),
+      runs.length > RECENT ? el("p", null, el("a", { href: "#/runs" }, "All runs")) : "",
+    );
+  };
+  const both = el("div", null, suites, el("h2", null, "Recent runs"), recent);
+  main.replaceChildren(heading, both);
+  drawRuns();
+  const news = (fresh) => {
+    runs = fresh;
+    suites.redraw?.();
+    drawRuns();
+  };
+  followRuns(runs, both, news, context);
   return { title: "Suites" };
 }
 
