@@ -222,6 +222,8 @@ class Fleet:
             elif "spent" in message:
                 spent = wire.decode(message["spent"], _Spent)
                 parts.cut_short(spent.key, spent.usage)
+            elif "built" in message and parts.housing is not None:
+                parts.housing.images.keep(message["built"], message["log"])
             elif "seen" in message and parts.listen is not None:
                 key = wire.decode(message["seen"], TrialKey)
                 execution = next(each for each in parts.plan.executions if each.key == (key.case, key.runner, key.arm))
@@ -243,7 +245,12 @@ class Fleet:
         async def end(node: ClusterNode) -> None:
             with suppress(*_GONE):
                 names = self.fetched.pop(node.id, [])
-                await node.keeper.ask.remote({"do": "forget", "names": names})
+                try:
+                    await node.keeper.ask.remote({"do": "forget", "names": names})
+                except RuntimeError:
+                    # It was killed. The next one removes what it left, and ends with its keeper.
+                    await node.keeper.start.remote()
+                    return
                 with suppress(*_GONE):
                     # Its answer is that it has ended.
                     await node.keeper.ask.remote({"do": "end"})

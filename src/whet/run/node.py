@@ -40,7 +40,7 @@ from whet.model.request import Settings
 from whet.model.run import Plan, RunInfo, Trial, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.run.homes import trial_folder
-from whet.run.keeper import DONE, base_folder, encode, receive, receive_from, socket_of
+from whet.run.keeper import DONE, base_folder, encode, keeper_socket_of, receive, receive_from, socket_of
 from whet.run.order import Order, mapped_back, missing_here, new_key, opened, read_order, shared_key
 from whet.run.parts import RunParts, make_graders, make_masker, make_run_parts
 from whet.run.run_state import now
@@ -106,6 +106,7 @@ class Node:
         self._origins: dict[str, str] = {}
         self._asked: _Asked | None = None
         self._parts: RunParts | None = None
+        self._leases: socket.socket | None = None
         self._keeper: asyncio.StreamWriter | None = None
         self._limits: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
@@ -171,6 +172,8 @@ class Node:
         self._spool = base_folder() / "spool" / message["run"]
         self._spool.mkdir(mode=0o700, exist_ok=True, parents=True)
         finished = {file.name: file.stat().st_size for file in self._spool.iterdir() if not file.name.startswith(".")}
+        # From now on leases may come: they wait until trials can run.
+        self._leases = _listening(socket_of(self._folder))
         return {"finished": finished, "spool": str(self._spool)}
 
     @contextmanager
@@ -181,8 +184,6 @@ class Node:
         assert sandbox is not None
         run_dir = self._folder / order.run_id
         become_subreaper()
-        clear_scratch(run_dir)
-        remove_abandoned()
         fit_open_files(order.plan)
         masker = make_masker(order.settings, order.plan)
         with ExitStack() as stack:
@@ -194,6 +195,8 @@ class Node:
             if order.verbose:
                 parts = replace(parts, listen=self._show)
             self._parts = with_containers(parts, order.settings, stack)
+            if self._parts.housing is not None:
+                self._parts.housing.images.keep = lambda name, log: self.tell({"built": name, "log": masker.text(log)})
             yield
 
     def _show(self, trial: Trial, event: Any) -> None:
@@ -219,14 +222,14 @@ class Node:
         finally:
             self._limits.pop(number, None)
 
-    async def work(self, keeper: socket.socket, listener: socket.socket, gone: int) -> None:
+    async def work(self, keeper: socket.socket, gone: int) -> None:
         """Run the trials that leases bring, until the keeper or the driver says that it is over."""
         loop = asyncio.get_running_loop()
         reader, self._keeper = await asyncio.open_unix_connection(sock=keeper)
         async with anyio.create_task_group() as leases:
             loop.add_reader(gone, leases.cancel_scope.cancel)
             server = await asyncio.start_unix_server(
-                lambda reader, writer: leases.start_soon(self._lease, reader, writer), sock=listener
+                lambda reader, writer: leases.start_soon(self._lease, reader, writer), sock=self._leases
             )
             await self._obey(reader)
             Path(socket_of(self._folder)).unlink(missing_ok=True)  # noqa: ASYNC240 - no lease may come any more
@@ -257,13 +260,12 @@ class Node:
                 return
             self.tell({"id": message["id"], "under_way": self._parts.gateways.under_way_usd})
 
-    def serve(self, keeper: socket.socket, listener: socket.socket, gone: int) -> None:
+    def serve(self, keeper: socket.socket, gone: int) -> None:
         """Run trials until it is over."""
         with self.parts():
             keeper.setblocking(False)
-            listener.setblocking(False)
             try:
-                anyio.run(self.work, keeper, listener, gone)
+                anyio.run(self.work, keeper, gone)
             finally:
                 _end_anyway()
 
@@ -372,7 +374,10 @@ def facts() -> dict[str, Any]:
 
 
 def _clear_old(base: Path, own: Path) -> None:
-    """Remove what killed processes could not, and what nobody has come for for a week."""
+    """Remove what killed processes could not, also that before this one, and what nobody has come for for a week."""
+    remove_abandoned()
+    for run_dir in own.iterdir():
+        clear_scratch(run_dir)
     for folder in base.glob("spool/*"):
         with contextlib.suppress(OSError):
             if folder.stat().st_mtime < time.time() - KEPT_S:
@@ -391,6 +396,27 @@ def _clear_old(base: Path, own: Path) -> None:
                 os.close(lock)
 
 
+def _listening(path: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(1024)
+    listener.setblocking(False)
+    return listener
+
+
+def _alone_in(folder: Path) -> None:
+    """Wait for the process of a keeper before this one, which may be cleaning up; it removes the folder in the end."""
+    while True:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), (folder / "lock").stat()):
+                # Until this process ends.
+                return
+        os.close(lock)
+
+
 def _end_anyway() -> None:
     """End this process in a while, even if something keeps it from cleaning up."""
     signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
@@ -405,18 +431,15 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    # The process of a keeper before this one may be cleaning up.
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    _alone_in(folder)
     _clear_old(base_folder(), folder)
     node = Node(folder)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(socket_of(folder))
-        listener.listen(1024)
+    with _listening(keeper_socket_of(folder)) as listener:
         if gone not in select.select([listener.fileno(), gone], [], [])[0]:
             sock, _ = listener.accept()
+            sock.setblocking(True)
             if node.prepare(sock, gone):
-                node.serve(sock, listener, gone)
+                node.serve(sock, gone)
     node.remove()
 
 
