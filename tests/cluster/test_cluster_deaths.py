@@ -15,7 +15,7 @@ from loopback import LoopbackCluster, end, of_folder
 from project import Outcome, Project
 
 from whet.model.run import TrialKey
-from whet.run.node import spool_name
+from whet.run.node_run import spool_name
 
 PATIENCE_S = 300
 TRIALS = 60
