@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-# The project of a flow test is used here too.
-sys.path.append(str(Path(__file__).resolve().parents[1] / "flow"))
+# The project of a flow test, and the images of tests in containers, are used here too.
+for _folder in ("flow", "inside"):
+    sys.path.append(str(Path(__file__).resolve().parents[1] / _folder))
 
-from loopback import LoopbackCluster
-from project import Project
+from images import image, podman  # noqa: E402
+from loopback import LoopbackCluster  # noqa: E402
+from project import Project  # noqa: E402
+
+__all__ = ["image", "podman"]
 
 
 @pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[LoopbackCluster]:
-    """Three nodes."""
+def ray_cluster(podman: Callable[..., str]) -> Iterator[LoopbackCluster]:
+    """Three nodes, with settings with which containers work here."""
+    del podman
     made = LoopbackCluster()
     yield made
     made.close()

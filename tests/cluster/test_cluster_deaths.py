@@ -15,7 +15,7 @@ from loopback import LoopbackCluster, end, of_folder
 from project import Outcome, Project
 
 from whet.model.run import TrialKey
-from whet.run.node import spool_name
+from whet.run.node_run import spool_name
 
 PATIENCE_S = 300
 TRIALS = 60
@@ -130,11 +130,15 @@ def three_nodes_left(cluster: LoopbackCluster) -> list[str]:
     return cluster.scratch()
 
 
+@pytest.mark.parametrize("killed", [None, "whet.run.node"])
 def test_an_interrupted_run_ends_its_agents_on_all_nodes_and_can_go_on(
-    three_nodes: LoopbackCluster, project: Project
+    three_nodes: LoopbackCluster, project: Project, killed: str | None
 ) -> None:
     process = begin(three_nodes, project)
 
+    if killed:
+        # No other process of this run comes there in its place, and the folders of attempts go all the same.
+        end(of_cluster(three_nodes, killed)[0])
     os.kill(process.pid, signal.SIGINT)
     interrupted = project.outcome(process, within_s=PATIENCE_S)
     left = project.left_after_a_while(), three_nodes.left()

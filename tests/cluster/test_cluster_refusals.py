@@ -101,14 +101,30 @@ def silent() -> Iterator[tuple[int, threading.Semaphore]]:
         each.close()
 
 
-def test_what_needs_this_machine_is_refused(project: Project) -> None:
-    recorded = project.run("--on", "ray://127.0.0.2:6379", "--record-to", "tapes")
-    project.suite("suite = [Case(id='a', prompt='true', check=ok)]")
-    shared = project.run("--on", "ray://127.0.0.2:6379", "--cwd", str(project.outside))
+@pytest.mark.parametrize(
+    ("words", "settings", "said"),
+    [
+        (("--record-to", "tapes"), "", "cassettes are recorded on this machine: record without --on"),
+        (("--cassette", "tapes", "--cassette-mode", "new"), "", "cassettes are recorded on this machine"),
+        (("--cwd", "."), "", 'a shared workspace is on this machine: use workspace mode "isolated"'),
+        ((), '[gateway]\ncache_dir = "kept"\n', "gateway.cache_dir is a folder of this machine: leave it out"),
+    ],
+)
+def test_what_needs_this_machine_is_one_error_before_anything_starts(
+    project: Project, words: tuple[str, ...], settings: str, said: str
+) -> None:
+    (project.root / "tapes").mkdir()
+    project.suite(f"suite = [Case(id='a', prompt='touch {project.outside}/began', check=ok)]")
+    # Controls are the first that a run starts.
+    project.settings(f'[run]\ncontrols = true\n{settings}[runners.sh.agent]\ntype = "command"\ncommand = "sh"\n')
 
-    assert (shared.code, recorded.code) == (2, 2)
-    assert "a shared workspace is on this machine" in shared.stderr
-    assert "cassettes are recorded on this machine" in recorded.stderr
+    ended = project.run("--on", "ray://127.0.0.2:6379", *words)
+
+    assert ended.code == 2
+    assert f"--on ray://127.0.0.2:6379: {said}" in ended.stderr
+    assert ended.stderr.count("error[") == 1
+    assert not project.output_dir.exists()
+    assert list(project.outside.iterdir()) == []
 
 
 def test_a_node_with_another_whet_or_without_the_sandbox_is_one_error(

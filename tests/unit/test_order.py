@@ -23,6 +23,7 @@ def test_only_the_process_that_made_the_key_opens_an_order() -> None:
 
 def test_variables_of_this_machine_stay_here() -> None:
     environ = {"PATH": "/bin", "HOME": "/home/me", "RAY_ADDRESS": "x", "MY_KEY": "1", "WHET_SERVICE_HIDDEN": "/data"}
+    environ |= {"DOCKER_HOST": "unix:///run/docker.sock", "CONTAINERS_CONF": "/etc/mine.conf"}
 
     assert travelling(environ) == {"MY_KEY": "1", "WHET_SERVICE_HIDDEN": "/data"}
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from whet.errors import NothingSelected, Problem, SuiteError, UnknownName, UsageError
+from whet.errors import NothingSelected, Problem, SuiteError, UnknownName
 from whet.model.event import RunEnded, RunEvent, RunStarted
 from whet.model.request import RunRequest
 from whet.model.run import RunInfo
@@ -30,11 +30,10 @@ from whet.record.run_file import PileFacts
 from whet.report.reporter import Reporters
 from whet.run.conclude import conclude_by_verdicts, final_code, record_results
 from whet.run.execute import LOOP, execute, interruptible, single_errors, undisturbed
-from whet.run.flow import Ready, approach_of, foreseen, start_early, tell_lost, with_controls
+from whet.run.flow import Ready, approach_of, cluster_module, foreseen, start_early, tell_lost, with_controls
 from whet.run.joined import JoinedResults, Joining, Part, joined_plan, parts_of
 from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED, RunState, now
 from whet.run.start import hint_how_to_resume, open_reporters, ready_run, start_run
-from whet.run.trial import run_trial
 
 
 def run_batch(requests: Sequence[RunRequest], ready: Ready, resumed: ResumedBatch | None = None) -> int:
@@ -50,8 +49,8 @@ def run_batch(requests: Sequence[RunRequest], ready: Ready, resumed: ResumedBatc
             named = replace(plan, suite=replace(plan.suite, name=part.name))
             sys.stdout.write("".join(f"{line}\n" for line in (*describe_plan(named), "")))
         return PASSED
-    if on := next((part.planned.settings.on for part in parts if part.planned.settings.on is not None), None):
-        raise UsageError(f"--on {on} takes one suite at a time", hint="start one command for each suite")
+    if any(part.planned.settings.on is not None for part in parts):
+        cluster_module().refuse_unfit([part.planned for part in parts])
     tried = [with_controls(part.planned) for part in parts]
     planned = [each for each in tried if not isinstance(each, int)]
     if len(planned) < len(tried):
@@ -132,9 +131,14 @@ def _dealt(planned: Sequence[Planned], number: int, shards: int) -> Iterator[Pla
 def _perform(parts: Sequence[Part], ready: Ready, folder: Path | None) -> int:
     """Start every run, bring all trials to their results, and report on all of them together."""
     began = time.monotonic()
-    first = parts[0].planned
     with interruptible(), ExitStack() as stack:
         approaches = [approach_of(part.planned, ready) for part in parts]
+        if any(part.planned.settings.on is not None for part in parts):
+            runs = zip([part.planned for part in parts], approaches, strict=True)
+            placed = cluster_module().on_cluster(list(runs))
+            parts = [replace(part, planned=planned) for part, (planned, _) in zip(parts, placed, strict=True)]
+            approaches = [approach for _, approach in placed]
+        first = parts[0].planned
         readied = [ready_run(part.planned, each.ready) for part, each in zip(parts, approaches, strict=True)]
         if folder is None:
             for place in dict.fromkeys(part.planned.settings.output_dir for part in parts):
@@ -159,7 +163,8 @@ def _perform(parts: Sequence[Part], ready: Ready, folder: Path | None) -> int:
             (*notices_on_cost(first, whole), *_unused_reporters(parts)),
         )
         with single_errors():
-            anyio.run(execute, jobs, run_trial, backend_options=LOOP)
+            # All suites are run in the same way.
+            anyio.run(execute, jobs, approaches[0].run_trial, approaches[0].around, backend_options=LOOP)
         with undisturbed():
             return _conclude(parts, states, joining, info, began)
 

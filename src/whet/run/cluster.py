@@ -12,8 +12,8 @@ import io
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -34,12 +34,13 @@ from whet.model.grade import Failure, FailureClass
 from whet.model.run import Attempt, Trial, TrialResult
 from whet.plan.settle import Planned
 from whet.run.cluster_nodes import connect, described, resource_problems, resources_of, slots
-from whet.run.fleet import Fleet, Left
+from whet.run.fleet import Fleet
+from whet.run.fleet_run import FleetRun, Left
 from whet.run.homes import trial_folder
 from whet.run.keeper import DONE, UNKNOWN, hold_here
-from whet.run.node import spool_name
+from whet.run.node_run import spool_name
 from whet.run.parts import RunParts
-from whet.run.run_state import now
+from whet.run.run_state import RunState, now
 
 if TYPE_CHECKING:
     from whet.run.flow import Approach
@@ -52,25 +53,45 @@ _MOST_LOST = 5
 _MOST_TRIES = 50
 _PAUSE_S = 0.25
 _PARTS = ("trials", "workspaces")
+# A label that Ray itself gives each node.
+_NODE_LABEL = "ray.io/node-id"
 
 
-def on_cluster(planned: Planned, approach: Approach) -> tuple[Planned, Approach]:
-    """Return the run with as many trials at a time as the cluster has room for, and how its nodes run them."""
-    settings, plan = planned.settings, planned.plan
-    if problems := list(_not_on_clusters(planned)):
-        raise UsageError("\n".join(f"--on {settings.on}: {problem}" for problem in problems))
-    assert settings.on is not None
-    connect(settings.on)
-    if lacking := resource_problems(plan.executions, settings):
+def refuse_unfit(runs: Sequence[Planned]) -> None:
+    """Raise if the runs of a command cannot be on one cluster."""
+    (on, *others) = ons = dict.fromkeys(planned.settings.on for planned in runs)
+    if others:
+        listed = " and ".join(each or "this machine" for each in ons)
+        raise UsageError(f"the settings of these suites name {listed}", hint="say with --on where all of them run")
+    if problems := dict.fromkeys(problem for planned in runs for problem in _not_on_clusters(planned)):
+        raise UsageError("\n".join(f"--on {on}: {problem}" for problem in problems))
+
+
+def on_cluster(runs: Sequence[tuple[Planned, Approach]]) -> list[tuple[Planned, Approach]]:
+    """Return the runs of a command, each with as many trials at a time as there is room for, and how nodes run them."""
+    on = runs[0][0].settings.on
+    assert on is not None
+    connect(on)
+    if lacking := [line for each, _ in runs for line in resource_problems(each.plan.executions, each.settings)]:
         raise UsageError("\n".join(lacking), hint="add a node that has it, or ask for less in [resources]")
+    gateways = [planned.settings.gateway for planned, _ in runs]
+    most = [
+        min((given[name] for given in gateways if given.get(name)), default=None)
+        for name in ("max_requests", "max_tokens_per_minute")
+    ]
+    cluster = Cluster(fleet=Fleet(environ=dict(os.environ), expected=len(runs), most=(most[0], most[1])))
+    return [_placed(planned, approach, cluster) for planned, approach in runs]
+
+
+def _placed(planned: Planned, approach: Approach, cluster: Cluster) -> tuple[Planned, Approach]:
+    settings, plan = planned.settings, planned.plan
     if settings.is_default("run.max_parallel"):
         plan = replace(plan, max_parallel=slots(plan.executions, settings))
     planned = replace(planned, plan=plan, cluster=described())
-    cluster = Cluster(fleet=Fleet(planned=planned, environ=dict(os.environ)))
 
     def ready(sandbox: Sandbox, masker: Masker) -> tuple[str, ...]:
         notes = approach.ready(sandbox, masker)
-        cluster.fleet.assemble(sandbox.name)
+        cluster.fleet.assemble(planned, sandbox.name)
         return notes
 
     return planned, replace(approach, run_trial=cluster.run_trial, ready=ready, around=cluster.around)
@@ -94,24 +115,23 @@ class Cluster:
     fleet: Fleet
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PIECES_UNDER_WAY))
 
-    @asynccontextmanager
-    async def around(self, parts: RunParts) -> AsyncIterator[None]:
+    def around(self, state: RunState, parts: RunParts) -> AbstractAsyncContextManager[None]:
         """Keep the fleet at work during the run."""
-        async with self.fleet.at_work(parts):
-            yield
+        return self.fleet.at_work(state, parts)
 
     async def run_trial(self, parts: RunParts, trial: Trial) -> TrialResult:
         """Have a node run the trial; one that loses its node is attempted on another."""
+        run = self.fleet.runs[parts.run_dir]
         lost: list[Attempt] = []
         started_at = now()
         while True:
             began = time.monotonic()
-            left = self.fleet.finished.pop(spool_name(trial.key), None)
+            left = run.finished.pop(spool_name(trial.key), None)
             try:
                 if left is None:
-                    left = await self._have_run(trial, len(lost) + 1)
+                    left = await self._have_run(run, trial, len(lost) + 1)
                 with anyio.CancelScope(shield=True):
-                    result = await self._bring(parts, trial, left)
+                    result = await self._bring(run, trial, left)
             except NodeLost as error:
                 lost.append(_lost(trial, len(lost) + 1, time.monotonic() - began, error))
                 if len(lost) >= _MOST_LOST:
@@ -122,11 +142,13 @@ class Cluster:
                 continue
             return _with(lost, result)
 
-    async def _have_run(self, trial: Trial, first: int) -> Left:
+    async def _have_run(self, run: FleetRun, trial: Trial, first: int) -> Left:
         """Submit the trial as a task, and wait for it; raises `NodeLost`."""
-        fleet, asked = self.fleet, {"key": asdict(trial.key), "first": first}
-        options = resources_of(trial.execution, fleet.planned.settings)
+        fleet, asked = self.fleet, {"run": run.token, "key": asdict(trial.key), "first": first}
         for _ in range(_MOST_TRIES):
+            options = resources_of(trial.execution, run.settings)
+            if fleet.unfit:
+                options["label_selector"] = {_NODE_LABEL: f"!in({','.join(sorted(fleet.unfit))})"}
             task = ray.remote(hold_here).options(max_retries=0, **options).remote(fleet.token, asked)
             try:
                 answer = msgspec.msgpack.decode(await task)
@@ -148,20 +170,21 @@ class Cluster:
             return Left(node, answer["name"], answer["size"], answer["data"])
         raise NodeLost("no node of the cluster could take it")
 
-    async def _bring(self, parts: RunParts, trial: Trial, left: Left) -> TrialResult:
+    async def _bring(self, run: FleetRun, trial: Trial, left: Left) -> TrialResult:
         """Write what a trial left into the record, as if it had run here; raises `NodeLost`."""
+        parts = run.parts
         if left.data is not None:
             result = _write(io.BytesIO(left.data), parts.run_dir, trial)
         else:
             with tempfile.TemporaryFile(dir=parts.scratch) as file:
-                await self._fetch(left, file)
+                await self._fetch(run, left, file)
                 result = await anyio.to_thread.run_sync(_write, file, parts.run_dir, trial)
-        self.fleet.fetched.setdefault(left.node.id, []).append(left.name)
+        self.fleet.fetched.setdefault(left.node.id, []).append((run.token, left.name))
         return result
 
-    async def _fetch(self, left: Left, file: IO[bytes]) -> None:
+    async def _fetch(self, run: FleetRun, left: Left, file: IO[bytes]) -> None:
         """Fetch the file of a trial piece by piece."""
-        path = f"{left.node.spool}/{left.name}"
+        path = f"{run.spools[left.node.id]}/{left.name}"
         for start in range(0, left.size, _PIECE):
             async with self._room:
                 try:

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,10 @@ class ClusterNode:
     address: str
     keeper: Any
     public: bytes
-    spool: str = ""
+
+
+class Unfit(UsageError):
+    """Nodes that are not what a run needs, and will not be if they are asked again."""
 
 
 def connect(on: str) -> None:
@@ -163,31 +166,38 @@ def hello(sandbox: str, settings: Settings, plan: Plan) -> dict[str, Any]:
     return {"do": "hello", "sandbox": sandbox, "programs": sorted(programs), "mounts": own}
 
 
-def open_nodes(nodes: Iterable[Mapping[str, Any]], token: str, limits: Any, asked: dict[str, Any]) -> list[ClusterNode]:
+def open_nodes(
+    nodes: Iterable[Mapping[str, Any]], token: str, limits: Any, hellos: Sequence[dict[str, Any]]
+) -> list[ClusterNode]:
     """Start the process of each node, and raise one error with everything that keeps any of them from taking part."""
     started = [(node, start_keeper(node, token, limits)) for node in nodes]
     problems: list[str] = []
+    unfit: list[str] = []
     found: list[ClusterNode] = []
     begun = [(node, keeper, keeper.start.remote()) for node, keeper in started]
     for node, keeper, starting in begun:
         where = f"node {node['NodeManagerAddress']}"
         try:
             ray.get(starting, timeout=_STARTING_S)
-            answer = ray.get(keeper.ask.remote(asked), timeout=_STARTING_S)
+            answers = [ray.get(keeper.ask.remote(hello), timeout=_STARTING_S) for hello in hellos]
         except (ray.exceptions.RayError, RuntimeError) as error:
             # Ray takes a while to notice that a node is gone; one that is keeps nobody from running.
             if node["NodeID"] in living():
                 problems.append(f"{where} cannot run whet: {_cause(error)}")
+            ray.kill(keeper)
             continue
-        if wrong := node_problem(answer, asked["sandbox"]):
-            problems.append(f"{where} {wrong}")
+        wrong = [node_problem(answer, hello["sandbox"]) for answer, hello in zip(answers, hellos, strict=True)]
+        if any(wrong):
+            unfit += [f"{where} {each}" for each in dict.fromkeys(wrong) if each]
+            # Its process ends with it.
+            ray.kill(keeper)
             continue
-        reaper.adopt(answer["pid"])
-        found.append(
-            ClusterNode(id=node["NodeID"], address=node["NodeManagerAddress"], keeper=keeper, public=answer["public"])
-        )
-    if problems:
-        raise UsageError("\n".join(problems), hint="make all nodes alike, or take such nodes out of the cluster")
+        reaper.adopt(answers[0]["pid"])
+        public = answers[0]["public"]
+        found.append(ClusterNode(id=node["NodeID"], address=node["NodeManagerAddress"], keeper=keeper, public=public))
+    if problems or unfit:
+        kind = UsageError if problems else Unfit
+        raise kind("\n".join((*problems, *unfit)), hint="make all nodes alike, or take such nodes out of the cluster")
     if not found:
         raise UsageError("the cluster has no node that is alive")
     return found
@@ -259,7 +269,8 @@ def _first_of(names: list[str]) -> str:
     return f"{names[0]} and {others:,} more" if others else names[0]
 
 
-def slots(executions: Iterable[Execution], settings: Settings) -> int:
+def slots(executions: Iterable[Execution], settings: Settings, among: Container[str] | None = None) -> int:
     """Return how many trials the cluster runs at a time, by the CPUs that the largest of them takes."""
     most = max(resources_of(each, settings)["num_cpus"] for each in executions)
-    return max(1, sum(int(node["Resources"].get("CPU", 0) / (most or 0.1)) for node in living().values()))
+    nodes = [node for node_id, node in living().items() if among is None or node_id in among]
+    return max(1, sum(int(node["Resources"].get("CPU", 0) / (most or 0.1)) for node in nodes))

@@ -45,7 +45,7 @@ from whet.run.conclude import Conclusion
 from whet.run.flow import Approach, perform
 from whet.run.grading import evidence_of, grade
 from whet.run.parts import RunParts
-from whet.run.run_state import ERRORED, FAILED, PASSED
+from whet.run.run_state import ERRORED, FAILED, PASSED, RunState
 from whet.run.trial import OUTPUT_KEPT, attempt_with_retries
 
 _ANSWER_FILE = "answer.json"
@@ -212,7 +212,7 @@ class Calls:
         self._sandbox: Sandbox | None = None
 
     @asynccontextmanager
-    async def connected(self, parts: RunParts) -> AsyncIterator[None]:
+    async def connected(self, _: RunState, parts: RunParts) -> AsyncIterator[None]:
         """Connect to every skill, for the whole run."""
         async with AsyncExitStack() as stack:
             self._sandbox = parts.sandbox if parts.housing is None else await parts.housing.of_settings()

@@ -24,7 +24,7 @@ from whet.record.sealing import Sealing
 from whet.run.ground import keep_shared
 from whet.run.homes import trial_folder
 from whet.run.parts import RunParts
-from whet.run.run_state import INTERRUPTED, RunState
+from whet.run.run_state import INTERRUPTED, Lanes, RunState
 
 RunTrial: TypeAlias = Callable[[RunParts, Trial], Awaitable[TrialResult]]
 _Work: TypeAlias = Callable[[Trial], Awaitable[None]]
@@ -36,7 +36,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 async def execute(
     jobs: Sequence[Job],
     run_trial: RunTrial,
-    around: Callable[[RunParts], AbstractAsyncContextManager[object]] = lambda _: nullcontext(),
+    around: Callable[[RunState, RunParts], AbstractAsyncContextManager[object]] = lambda *_: nullcontext(),
 ) -> None:
     """Run every trial that has no result yet; a signal ends those under way and loses none that ended."""
 
@@ -47,8 +47,8 @@ async def execute(
     try:
         # Outside of what a signal cancels, so that connections are closed in peace.
         async with AsyncExitStack() as stack, anyio.create_task_group() as group:
-            for _, parts in jobs:
-                await stack.enter_async_context(around(parts))
+            for state, parts in jobs:
+                await stack.enter_async_context(around(state, parts))
             with anyio.CancelScope() as trials:
                 group.start_soon(watch_signals, trials, interrupt)
                 todo = [(state, partial(_work, state, parts, run_trial)) for state, parts in jobs]
@@ -99,8 +99,12 @@ async def _run_jobs(jobs: Sequence[tuple[RunState, _Work]], number: int | None =
             waiting = ((work, trial) for state, work in chosen for trial in state.pending(number))
             at_once = max(min(state.plan.max_parallel, state.plan.trial_count) for state, _ in chosen)
             async with anyio.create_task_group() as group:
-                for _ in range(at_once):
-                    group.start_soon(_lane, waiting)
+                lanes = Lanes(partial(group.start_soon, _lane, waiting))
+                for state, _ in chosen:
+                    state.lanes = lanes
+                lanes.widen(at_once)
+            for state, _ in chosen:
+                state.lanes = None
         else:
             for state, work in together:
                 await _run_all(state.plan, state.pending(number), work)

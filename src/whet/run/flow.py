@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from whet.run.conclude import Conclusion
     from whet.run.execute import RunTrial
     from whet.run.parts import RunParts
+    from whet.run.run_state import RunState
 
 # Returns warnings for the user; raises if the run cannot begin.
 # Looks at the agents of a plan; the flag says that their models are played from cassettes.
@@ -56,7 +57,7 @@ class Approach:
     # Checks what the run needs before there is a record; returns warnings.
     ready: Callable[[Sandbox, Masker], tuple[str, ...]] = lambda _, __: ()
     # What stays open from the first trial to the last, such as connections.
-    around: Callable[[RunParts], AbstractAsyncContextManager[object]] = lambda _: nullcontext()
+    around: Callable[[RunState, RunParts], AbstractAsyncContextManager[object]] = lambda *_: nullcontext()
     # Turns the results into an exit code; by the verdicts, if it is not given.
     conclude: Callable[[RunInfo, JournalResults], Conclusion] | None = None
     # What a trial used outside of its own session, such as a judge; counts towards --max-cost.
@@ -76,6 +77,9 @@ def run(request: RunRequest, ready: Ready = lambda *_: ()) -> int:
         return 0
     planned = settle(request, start_early)
     tell_lost(planned)
+    if planned.settings.on is not None:
+        # Before controls: they are the first to start something.
+        cluster_module().refuse_unfit([planned])
     tried = with_controls(planned)
     if isinstance(tried, int):
         return tried
@@ -85,7 +89,7 @@ def run(request: RunRequest, ready: Ready = lambda *_: ()) -> int:
 
         with interruptible():
             # Only here: Ray takes long to import.
-            tried, approach = cluster_module().on_cluster(tried, approach)
+            [(tried, approach)] = cluster_module().on_cluster([(tried, approach)])
     return perform(tried, approach)
 
 

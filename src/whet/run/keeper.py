@@ -49,8 +49,13 @@ def node_folder(token: str, node_id: str) -> Path:
 
 
 def socket_of(folder: Path) -> str:
-    """Return where the process of a node listens."""
+    """Return where the process of a node listens to leases, as soon as it knows what to do."""
     return str(folder / "s")
+
+
+def keeper_socket_of(folder: Path) -> str:
+    """Return where the process of a node listens to its keeper: a lease must not come first."""
+    return str(folder / "k")
 
 
 def encode(message: Any) -> bytes:
@@ -112,21 +117,24 @@ class Keeper:
     async def start(self) -> None:
         """Start the process of this node, and connect to it."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = Path(socket_of(self._folder))
-        path.unlink(missing_ok=True)  # noqa: ASYNC240 - nothing else happens here yet
+        path = keeper_socket_of(self._folder)
+        for old in (path, socket_of(self._folder)):
+            Path(old).unlink(missing_ok=True)  # noqa: ASYNC240 - nothing else happens here yet
         log = self._folder / "log"
         command = [sys.executable, "-P", "-m", "whet.run.node", str(self._folder), str(os.getpid())]
         with log.open("wb") as file:
             # It forks and ends at once.
-            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file).wait(_STARTING_S)  # noqa: ASYNC220
-        deadline = time.monotonic() + _STARTING_S
+            started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)  # noqa: ASYNC220
+            deadline = time.monotonic() + (_STARTING_S if started.wait(_STARTING_S) == 0 else 0)
         while True:
             try:
-                reader, self._writer = await asyncio.open_unix_connection(str(path))
+                reader, self._writer = await asyncio.open_unix_connection(path)
                 break
             except (FileNotFoundError, ConnectionRefusedError):
                 if time.monotonic() > deadline:
-                    raise RuntimeError(f"its process did not start: {log.read_text()[-2000:]}") from None
+                    # A process before this one may have removed the folder.
+                    why = log.read_text()[-2000:] if log.exists() else ""
+                    raise RuntimeError(f"its process did not start: {why}") from None
                 await asyncio.sleep(_LOOK_S)
         self._do(self._listen(reader))
 

@@ -1,6 +1,6 @@
-"""`python -m whet.run.node FOLDER KEEPER`: the process that runs the trials of a run on one node of a cluster.
+"""`python -m whet.run.node FOLDER KEEPER`: the process that runs the trials of a command on one node of a cluster.
 
-First it says what this machine is, takes the folders that it lacks, and opens its order; then it runs trials as
+First it says what this machine is, takes the folders that it lacks, and opens its orders; then it runs trials as
 `whet run` does, in its own folder. What a trial leaves waits there until the driver has it, also after the driver died.
 It ends when its keeper does, and the wardens below it end everything that it started.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import hashlib
 import os
 import platform
 import select
@@ -18,9 +17,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -32,87 +30,36 @@ from whet.ground.copying import remove_tree
 from whet.ground.descent import become_subreaper
 from whet.ground.marks import remove_abandoned
 from whet.ground.mounts import private_mounts
-from whet.ground.parcels import KEPT_S, Unpackable, clear_parcels, hold_parcel, keep_parcel, pack
-from whet.ground.sandbox import Sandbox, choose_sandbox
+from whet.ground.parcels import KEPT_S, Unpackable, clear_parcels, hold_parcel, keep_parcel
+from whet.ground.sandbox import choose_sandbox
 from whet.ground.wardens import wardens
-from whet.model import wire
-from whet.model.request import Settings
-from whet.model.run import Plan, RunInfo, Trial, TrialKey, TrialResult
-from whet.model.session import Usage
-from whet.run.homes import trial_folder
-from whet.run.keeper import DONE, base_folder, encode, receive, receive_from, socket_of
-from whet.run.order import Order, mapped_back, missing_here, new_key, opened, read_order, shared_key
-from whet.run.parts import RunParts, make_graders, make_masker, make_run_parts
-from whet.run.run_state import now
-from whet.run.scratch import clear_scratch, new_scratch
-from whet.run.start import fit_open_files, with_containers
-from whet.run.trial import attempt_with_retries, run_attempt
+from whet.run.keeper import base_folder, encode, keeper_socket_of, receive, receive_from, socket_of
+from whet.run.node_run import NodeRun
+from whet.run.order import missing_here, new_key, opened, read_order, shared_key
+from whet.run.scratch import clear_scratch
 from whet.version import __version__
 
-# What a trial left is part of the answer if it is no larger.
-_INLINE = 64 * 1024
 _ENDING_S = 10.0
 
 
-def spool_name(key: TrialKey) -> str:
-    """Return the name of the file that holds what a trial left."""
-    return hashlib.sha256(str(key).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-class _Asked:
-    """The part of a run's state that trials use, on a node: everything is told to the driver."""
-
-    def __init__(self, order: Order, run_dir: Path, sandbox: str, tell: Callable[[dict[str, Any]], None]) -> None:
-        self.plan: Plan = order.plan
-        self.settings: Settings = order.settings
-        self.refused: str | None = None
-        self.spent = self
-        self._tell = tell
-        self.info = RunInfo(
-            run_id=order.run_id,
-            run_dir=run_dir,
-            suite=order.plan.suite.name,
-            suite_path=order.plan.suite.source,
-            started_at=now(),
-            sandbox=sandbox,
-            version=__version__,
-        )
-
-    def refusal(self) -> str | None:
-        """Return why models may be asked no more, as the driver last said."""
-        return self.refused
-
-    def notice(self, message: str) -> None:
-        """Show *message* to people."""
-        self._tell({"notice": message})
-
-    def add(self, key: TrialKey, usage: Usage) -> None:
-        """Note what an attempt had used when something ended it."""
-        self._tell({"spent": wire.encode({"key": key, "usage": usage})})
-
-
 class Node:
-    """One run on this node, from its order to its end."""
+    """The runs of one command on this node, from their orders to their end."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._store = folder, base_folder() / "parcels"
         self._store.mkdir(mode=0o700, exist_ok=True)
-        self._spool = folder
         self._private, self._public = new_key()
         self._key = b""
-        self._sandbox: Sandbox | None = None
         self._coming: IO[bytes] | None = None
-        self._order: Order | None = None
-        self._origins: dict[str, str] = {}
-        self._asked: _Asked | None = None
-        self._parts: RunParts | None = None
+        self._runs: dict[str, NodeRun] = {}
+        self._leases: socket.socket | None = None
         self._keeper: asyncio.StreamWriter | None = None
         self._limits: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
 
     def prepare(self, sock: socket.socket, gone: int) -> bool:
         """Answer the driver until everything is there; return whether trials may run."""
-        while self._order is None:
+        while self._leases is None:
             readable, _, _ = select.select([sock.fileno(), gone], [], [])
             message = receive_from(sock) if gone not in readable else None
             if message is None:
@@ -130,10 +77,10 @@ class Node:
         """Say what this machine is and lacks, and take the key of the driver."""
         private_mounts()
         wardens.start()
-        self._sandbox, _ = choose_sandbox(message["sandbox"])
+        sandbox, _ = choose_sandbox(message["sandbox"])
         lacking = missing_here(message["programs"], os.environ.get("PATH"))
         mounts = [path for path in message["mounts"] if not Path(path).exists()]
-        own = {"sandbox": self._sandbox.name, "lacking": [*lacking, *mounts], "public": self._public}
+        own = {"sandbox": sandbox.name, "lacking": [*lacking, *mounts], "public": self._public}
         return {**facts(), **own, "pid": os.getpid()}
 
     def on_key(self, message: dict[str, Any]) -> None:
@@ -158,46 +105,24 @@ class Node:
                 raise Unpackable("a parcel was removed as soon as it was here")
 
     def on_order(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Open the order; say which trials ended here before, and the driver has not fetched."""
-        # This run holds its own by now.
-        clear_parcels(self._store)
-        order, self._origins = read_order(opened(message["order"], self._key), self._store)
+        """Open an order; say which trials of it ended here before, and the driver has not fetched."""
+        order, origins = read_order(opened(message["order"], self._key), self._store)
         os.environ.update(order.environ)
-        run_dir = self._folder / order.run_id
-        run_dir.mkdir(mode=0o700, exist_ok=True)
-        settings = replace(order.settings, output_dir=self._folder)
-        self._order = replace(order, settings=settings)
+        name = message["run"]
         # By run, not by node: a node that was started again finds what it had.
-        self._spool = base_folder() / "spool" / message["run"]
-        self._spool.mkdir(mode=0o700, exist_ok=True, parents=True)
-        finished = {file.name: file.stat().st_size for file in self._spool.iterdir() if not file.name.startswith(".")}
-        return {"finished": finished, "spool": str(self._spool)}
+        places = (self._folder, base_folder() / "spool" / name)
+        sandbox, _ = choose_sandbox(message["sandbox"])
+        run = self._runs[name] = NodeRun(order, origins, sandbox, places, partial(self._tell_of, name))
+        return {"finished": run.finished, "spool": str(run.spool)}
 
-    @contextmanager
-    def parts(self) -> Iterator[None]:
-        """Make what trials need, as `start_run` does."""
-        order, sandbox = self._order, self._sandbox
-        assert order is not None
-        assert sandbox is not None
-        run_dir = self._folder / order.run_id
-        become_subreaper()
-        clear_scratch(run_dir)
-        remove_abandoned()
-        fit_open_files(order.plan)
-        masker = make_masker(order.settings, order.plan)
-        with ExitStack() as stack:
-            graders = make_graders(order.plan.suite, stack)
-            scratch = stack.enter_context(new_scratch(run_dir))
-            self._asked = _Asked(order, run_dir, sandbox.name, self.tell)
-            parts = make_run_parts(self._asked, scratch, sandbox, graders, masker)
-            parts.gateways.shared = self
-            if order.verbose:
-                parts = replace(parts, listen=self._show)
-            self._parts = with_containers(parts, order.settings, stack)
-            yield
+    def on_begin(self, _: dict[str, Any]) -> None:
+        """Let leases come: they wait until trials can run."""
+        # These runs hold their own by now.
+        clear_parcels(self._store)
+        self._leases = _listening(socket_of(self._folder))
 
-    def _show(self, trial: Trial, event: Any) -> None:
-        self.tell({"seen": wire.encode(trial.key), "event": wire.encode(event)})
+    def _tell_of(self, run: str, message: dict[str, Any]) -> None:
+        self.tell({"run": run, **message})
 
     def tell(self, message: dict[str, Any]) -> None:
         """Tell the driver something, as soon as it asks."""
@@ -219,14 +144,14 @@ class Node:
         finally:
             self._limits.pop(number, None)
 
-    async def work(self, keeper: socket.socket, listener: socket.socket, gone: int) -> None:
+    async def work(self, keeper: socket.socket, gone: int) -> None:
         """Run the trials that leases bring, until the keeper or the driver says that it is over."""
         loop = asyncio.get_running_loop()
         reader, self._keeper = await asyncio.open_unix_connection(sock=keeper)
         async with anyio.create_task_group() as leases:
             loop.add_reader(gone, leases.cancel_scope.cancel)
             server = await asyncio.start_unix_server(
-                lambda reader, writer: leases.start_soon(self._lease, reader, writer), sock=listener
+                lambda reader, writer: leases.start_soon(self._lease, reader, writer), sock=self._leases
             )
             await self._obey(reader)
             Path(socket_of(self._folder)).unlink(missing_ok=True)  # noqa: ASYNC240 - no lease may come any more
@@ -236,8 +161,6 @@ class Node:
         await self._close()
 
     async def _obey(self, reader: asyncio.StreamReader) -> None:
-        assert self._asked is not None
-        assert self._parts is not None
         while True:
             try:
                 message = await receive(reader)
@@ -247,44 +170,40 @@ class Node:
                 if (answer := self._limits.get(message["limit"])) and not answer.done():
                     answer.set_result(message["answer"])
                 continue
-            do = message["do"]
-            if do == "forget":
-                for name in message["names"]:
-                    (self._spool / name).unlink(missing_ok=True)
-            elif do == "state":
-                self._asked.refused = message["refused"]
-            elif do == "end":
-                return
-            self.tell({"id": message["id"], "under_way": self._parts.gateways.under_way_usd})
+            under_way: dict[str, float] = {}
+            match message["do"]:
+                case "forget":
+                    for run, name in message["names"]:
+                        self._runs[run].forget(name)
+                case "state":
+                    under_way = {name: run.hear(message["refused"].get(name)) for name, run in self._runs.items()}
+                case "end":
+                    return
+            self.tell({"id": message["id"], "under_way": under_way})
 
-    def serve(self, keeper: socket.socket, listener: socket.socket, gone: int) -> None:
+    def serve(self, keeper: socket.socket, gone: int) -> None:
         """Run trials until it is over."""
-        with self.parts():
+        become_subreaper()
+        with ExitStack() as stack:
+            for run in self._runs.values():
+                run.begin(self, stack)
             keeper.setblocking(False)
-            listener.setblocking(False)
             try:
-                anyio.run(self.work, keeper, listener, gone)
+                anyio.run(self.work, keeper, gone)
             finally:
                 _end_anyway()
 
     def remove(self) -> None:
         """Remove what is of no use without this process: what the driver has not fetched stays."""
         remove_tree(self._folder)
-        with contextlib.suppress(OSError):
-            self._spool.rmdir()
+        for run in self._runs.values():
+            run.remove()
 
     async def _close(self) -> None:
         """Release what `execute` releases at the end of a run."""
-        parts = self._parts
-        assert parts is not None
         with anyio.CancelScope(shield=True):
-            for grader in parts.graders.values():
-                await grader.release()
-            await parts.gateways.close()
-            if parts.housing is not None:
-                await parts.housing.settle()
-            await parts.sandbox.close()
-            parts.workspaces.close()
+            for run in self._runs.values():
+                await run.close()
         if self._keeper is not None:
             self._keeper.close()
 
@@ -293,7 +212,7 @@ class Node:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             async with _while_open(reader) as asked:
                 try:
-                    answer = await self._answer(asked)
+                    answer = await self._runs[asked["run"]].answer(asked)
                 except Exception as error:  # noqa: BLE001 - the other trials of this node go on
                     answer = {"problem": f"{type(error).__name__}: {error}"}
                 # Inside, because a task group would wrap what is raised.
@@ -301,52 +220,6 @@ class Node:
                     writer.write(encode(answer))
                     await writer.drain()
         writer.close()
-
-    async def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        assert self._parts is not None
-        key = TrialKey(**asked["key"])
-        file = self._spool / spool_name(key)
-        if not file.exists():
-            execution = next(
-                each for each in self._parts.plan.executions if each.key == (key.case, key.runner, key.arm)
-            )
-            trial = Trial(key=key, execution=execution)
-            attempt = partial(run_attempt, self._parts, trial)
-            result = await attempt_with_retries(
-                self._parts, trial, attempt, retries=self._parts.plan.retries, first=asked["first"]
-            )
-            with anyio.CancelScope(shield=True):
-                await self._keep(trial, result, file)
-        size = file.stat().st_size
-        data = file.read_bytes() if size <= _INLINE else None
-        return {"state": DONE, "name": file.name, "size": size, "data": data}
-
-    async def _keep(self, trial: Trial, result: TrialResult, file: Path) -> None:
-        """Write what a trial left into one file, with the paths of where the run began."""
-        parts = self._parts
-        assert parts is not None
-        folder = trial_folder(trial.key)
-        line = mapped_back(wire.encode(result), self._origins)
-
-        # An agent's work stays as it is.
-        changes = {"trials": partial(mapped_back, origins=self._origins)}
-
-        def write() -> None:
-            growing = file.with_name(f".{file.name}")
-            with growing.open("wb") as out:
-                out.write(len(line).to_bytes(4) + line)
-                for part in ("trials", "workspaces"):
-                    root = parts.run_dir / part / folder
-                    if root.is_dir():
-                        out.writelines(pack(root, part, change=changes.get(part)))
-            growing.rename(file)
-            for part in ("trials", "workspaces"):
-                remove_tree(parts.run_dir / part / folder)
-
-        if result.workspace_dir is None:
-            write()
-        else:
-            await anyio.to_thread.run_sync(write)
 
 
 @contextlib.asynccontextmanager
@@ -372,7 +245,10 @@ def facts() -> dict[str, Any]:
 
 
 def _clear_old(base: Path, own: Path) -> None:
-    """Remove what killed processes could not, and what nobody has come for for a week."""
+    """Remove what killed processes could not, also that before this one, and what nobody has come for for a week."""
+    remove_abandoned()
+    for run_dir in own.iterdir():
+        clear_scratch(run_dir)
     for folder in base.glob("spool/*"):
         with contextlib.suppress(OSError):
             if folder.stat().st_mtime < time.time() - KEPT_S:
@@ -391,6 +267,27 @@ def _clear_old(base: Path, own: Path) -> None:
                 os.close(lock)
 
 
+def _listening(path: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(1024)
+    listener.setblocking(False)
+    return listener
+
+
+def _alone_in(folder: Path) -> None:
+    """Wait for the process of a keeper before this one, which may be cleaning up; it removes the folder in the end."""
+    while True:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), (folder / "lock").stat()):
+                # Until this process ends.
+                return
+        os.close(lock)
+
+
 def _end_anyway() -> None:
     """End this process in a while, even if something keeps it from cleaning up."""
     signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
@@ -405,18 +302,15 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    # The process of a keeper before this one may be cleaning up.
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    _alone_in(folder)
     _clear_old(base_folder(), folder)
     node = Node(folder)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(socket_of(folder))
-        listener.listen(1024)
+    with _listening(keeper_socket_of(folder)) as listener:
         if gone not in select.select([listener.fileno(), gone], [], [])[0]:
             sock, _ = listener.accept()
+            sock.setblocking(True)
             if node.prepare(sock, gone):
-                node.serve(sock, listener, gone)
+                node.serve(sock, gone)
     node.remove()
 
 

@@ -49,9 +49,12 @@ _OWN_VARIABLES = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "TMPDIR", "TERM"),
         *("LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV", "DISPLAY", "MAIL", "COLUMNS", "LINES", "NO_COLOR"),
+        # Where the engine of containers is, and what it reads.
+        *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"),
+        *("CONTAINER_HOST", "CONTAINER_CONNECTION"),
     )
 )
-_OWN_PREFIXES = ("RAY_", "PYTHON", "SSH_", "XDG_", "DBUS_", "WHET_", "PYTEST_", "SLURM_", "KUBERNETES_")
+_OWN_PREFIXES = ("RAY_", "PYTHON", "SSH_", "XDG_", "DBUS_", "WHET_", "PYTEST_", "SLURM_", "KUBERNETES_", "CONTAINERS_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,10 @@ class Order:
 def roots_of(plan: Plan, settings: Settings) -> tuple[Path, ...]:
     """Return the folders and files that have to travel: those of the suite, of workspaces, skills and scripts."""
     found = {_suite_root(plan.suite): None}
-    for path in _paths((plan.executions, [arm.skill.path for arm in plan.arms if arm.skill], settings.cassette), set()):
+    skills = [arm.skill.path for arm in plan.arms if arm.skill]
+    # An image is a name, or the absolute path of a folder.
+    image = Path(settings.image or "")
+    for path in _paths((plan.executions, skills, settings.cassette, image), set()):
         if path.is_absolute() and not _is_of_machine(path) and os.path.lexists(path):
             found[path] = None
     kept = sorted(path for path in found if path.parent != path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -23,6 +23,20 @@ if TYPE_CHECKING:
 
 # Exit codes.
 PASSED, FAILED, ERRORED, INTERRUPTED = 0, 1, 3, 130
+
+
+@dataclass(slots=True)
+class Lanes:
+    """Trials side by side: each lane takes the next trial when its last one has ended."""
+
+    start: Callable[[], object]
+    count: int = 0
+
+    def widen(self, at_once: int) -> None:
+        """Start lanes until there are *at_once*."""
+        while self.count < at_once:
+            self.count += 1
+            self.start()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +67,8 @@ class RunState:
     unheld: set[str] = field(default_factory=set)
     # What looks after each round of a run until decided.
     looking: Looking | None = None
+    # What runs its trials side by side, while that goes on.
+    lanes: Lanes | None = None
 
     def __post_init__(self) -> None:
         """Add what an earlier run spent outside of its sessions; the journal knows the rest."""
@@ -131,6 +147,13 @@ class RunState:
             return None
         spent = sum((each.spent_usd or 0.0) + each.under_way() for each in self.beside or (self,))
         return f"${spent:.6g} of at most ${most:g} is spent in this run" if spent >= most else None
+
+    def widen(self, at_once: int) -> None:
+        """Let *at_once* trials run side by side, if these are more than so far."""
+        if at_once > self.plan.max_parallel and self.plan.schedule == "parallel":
+            self.plan = replace(self.plan, max_parallel=at_once)
+            if self.lanes is not None:
+                self.lanes.widen(at_once)
 
     def pending(self, number: int | None = None) -> Iterator[Trial]:
         """Yield the trials that have not ended yet, or those of one round."""
