@@ -93,6 +93,7 @@ def test_a_journal_that_grows_is_read_by_whole_lines(tmp_path: Path) -> None:
     assert (lines, more, end) == ([b"one\n", b"two\n"], [b"three\n"], 14)
 
 
+@pytest.mark.slow
 def test_a_run_is_read_for_a_resume_without_holding_its_lines_or_its_results(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", trials=2000, events=1)
     size = (folder / "journal.jsonl").stat().st_size
