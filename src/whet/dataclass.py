@@ -3,7 +3,7 @@
 The standard library compiles six methods for each class when its module is imported, which took a third of the time of
 `whet run` for one case. Here a class is made once with all its methods, most of which are shared, and a constructor is
 compiled only for a class that has many instances. Fields, `replace`, `asdict`, copies, pickles and errors are those of
-the standard library, which also makes the few classes that inherit fields. `InitVar` and `KW_ONLY` are not supported.
+the standard library. `InitVar` and `KW_ONLY` are not supported.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ else:
         """Make *cls* a dataclass; *options* are those of the standard library."""
 
         def make(cls: type) -> type:
-            if any(hasattr(base, "__dataclass_fields__") for base in cls.__bases__) or not _OPTIONS.issuperset(options):
-                # Inheritance has rules of its own, which few classes need.
+            if not _OPTIONS.issuperset(options):
                 return dataclasses.dataclass(cls, frozen=frozen, **options)
             return _made(cls, frozen=frozen, **options)
 
@@ -48,7 +47,8 @@ class _Params:
 
 
 def _made(cls: Any, *, frozen: bool, slots: bool = False, kw_only: bool = False, **methods: bool) -> Any:
-    fields = {field.name: field for field in _fields(cls, kw_only=kw_only)}
+    own = {field.name: field for field in _fields(cls, kw_only=kw_only)}
+    fields = _inherited(cls, frozen=frozen) | own
     added: dict[str, Any] = {
         "__dataclass_fields__": fields,
         "__dataclass_params__": _Params(frozen=frozen),
@@ -67,14 +67,27 @@ def _made(cls: Any, *, frozen: bool, slots: bool = False, kw_only: bool = False,
     # Python puts `__hash__ = None` into a class whose body has an `__eq__`.
     added = {name: value for name, value in added.items() if cls.__dict__.get(name) is None}
     if not slots:
-        made = _extended(cls, fields, added)
+        made = _extended(cls, own, added)
         return made
-    dropped = {*fields, "__dict__", "__weakref__"}
+    dropped = {*own, "__dict__", "__weakref__"}
     body = {name: value for name, value in cls.__dict__.items() if name not in dropped}
     inherited = {name for base in cls.__mro__[1:-1] for name in getattr(base, "__slots__", ())}
     body |= {**added, "__slots__": tuple(name for name in fields if name not in inherited)}
     made = type(cls)(cls.__name__, cls.__bases__, {**body, "__qualname__": cls.__qualname__})
     return made
+
+
+def _inherited(cls: Any, *, frozen: bool) -> dict[str, dataclasses.Field[Any]]:
+    """Return the fields of the classes that it is derived from, the outermost first."""
+    fields: dict[str, dataclasses.Field[Any]] = {}
+    for base in reversed(cls.__mro__[1:]):
+        if "__dataclass_fields__" not in base.__dict__:
+            continue
+        if base.__dataclass_params__.frozen != frozen:
+            wrong = "non-frozen dataclass from a frozen one" if not frozen else "frozen dataclass from a non-frozen one"
+            raise TypeError(f"cannot inherit {wrong}")
+        fields |= base.__dataclass_fields__
+    return fields
 
 
 def _extended(cls: Any, fields: dict[str, dataclasses.Field[Any]], added: dict[str, Any]) -> Any:

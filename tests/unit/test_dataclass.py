@@ -227,3 +227,30 @@ def test_what_belongs_to_the_class_is_no_field_and_a_default_that_could_change_i
 def test_defaults_of_one_without_slots_are_attributes_of_its_class() -> None:
     assert not hasattr(Base, "left")
     assert Derived.right == 2
+
+
+def test_one_that_is_derived_has_all_fields_and_slots_for_its_own() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Longer(Ours):
+        size: int = 7
+        last: str = "z"
+
+    @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+    class Other(Theirs):
+        size: int = 7
+        last: str = "z"
+
+    made, other = Longer(name="a"), Other(name="a")
+
+    assert repr(made).replace("Longer", "Other") == repr(other)
+    assert (made.__slots__, dataclasses.asdict(made)) == (other.__slots__, dataclasses.asdict(other))
+    assert made == dataclasses.replace(made, note="x") != dataclasses.replace(made, last="y")
+    assert made != Ours(name="a", size=7)
+    for change in (lambda: setattr(made, "name", "b"), lambda: setattr(made, "last", "b")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            change()
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+
+        @dataclass(slots=True)
+        class Loose(Ours):
+            other: int = 1

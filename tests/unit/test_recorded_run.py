@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+import tracemalloc
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from whet.errors import StoreError, UsageError
-from whet.record.recorded_run import journal_lines, newest_run, read_run, run_folders
+from whet.errors import RecordChanged, StoreError, UsageError
+from whet.model.grade import Failure
+from whet.model.run import TrialKey, TrialResult
+from whet.record.journal import Journal
+from whet.record.recorded_run import journal_lines, newest_run, read_resumable, read_run, run_folders
+from whet.record.results import DIGEST_CLOSING, DIGEST_OPENING
 from whet.record.run_file import read_run_file
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+from large_run import make_run
 
 
 def write_run(folder: Path, text: str) -> Path:
@@ -79,3 +91,51 @@ def test_a_journal_that_grows_is_read_by_whole_lines(tmp_path: Path) -> None:
     more, end = journal_lines(journal, offset, 1)
 
     assert (lines, more, end) == ([b"one\n", b"two\n"], [b"three\n"], 14)
+
+
+@pytest.mark.slow
+def test_a_run_is_read_for_a_resume_without_holding_its_lines_or_its_results(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", trials=2000, events=1)
+    size = (folder / "journal.jsonl").stat().st_size
+    read_resumable(folder)
+
+    tracemalloc.start()
+    try:
+        found = read_resumable(folder)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert (found.journal.done, found.journal.lines) == (2000, 2000)
+    # Held, they would be five times as much.
+    assert peak < size
+
+
+def test_results_that_were_written_anew_are_compared_with_the_journal_and_named_by_the_field(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", trials=40, events=1)
+    path = folder / "results.json"
+    data = path.read_bytes().replace(b'"steps":99', b'"steps":98', 1)
+    body = data[: data.rindex(DIGEST_OPENING)]
+    path.write_bytes(body + DIGEST_OPENING + sha256(body).hexdigest().encode() + DIGEST_CLOSING)
+
+    with pytest.raises(RecordChanged, match=r"trials\[0\].steps is 98, and the journal says 99"):
+        read_resumable(folder)
+
+
+def test_a_run_that_grew_before_its_disk_was_full_knows_its_rounds(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", '{"trials": 1, "plan": ["c x1"]}')
+    key = TrialKey(suite="s", case="c", runner="r", arm="default", number=1)
+    done = TrialResult(key=key, status="passed", score=1.0, duration_s=0.5, started_at="t", artifact_dir="a/1")
+    full = Failure(phase="workspace", code="disk", cause="infrastructure", message="no space left")
+    second = replace(done, key=replace(key, number=2))
+    journal = Journal(folder / "journal.jsonl")
+    journal.append(done)
+    journal.grow(1)
+    journal.append(replace(second, status="errored", failure=full))
+    journal.append(second)
+    journal.close()
+
+    resumed, looked = read_resumable(folder).journal.rounds, read_run(folder)
+
+    assert resumed == looked.rounds
+    assert (resumed.last, resumed.added, resumed.grown_from, looked.missing) == (2, 1, (1,), 0)
