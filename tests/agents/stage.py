@@ -15,6 +15,14 @@ from project import Outcome, Project
 
 from whet.testing.scripted_model import Request, ScriptedModel
 
+SKILL = """\
+---
+name: tidy-up
+description: How to tidy up a folder.
+---
+TIDY-UP-BODY: remove what nobody needs.
+"""
+
 
 @contextmanager
 def closed_port() -> Iterator[str]:
@@ -94,6 +102,18 @@ class Stage:
                 environ = {name: value for name, value in environ.items() if KEY not in value and url not in value}
             outcome = self.project.run(*flags, env=environ)
             return Played(outcome, model.requests, model.turns)
+
+    def play_skill(self) -> Played:
+        """Let the agent load a skill of its runner, and check that this is detected."""
+        self.project.write("skills/tidy-up/SKILL.md", SKILL)
+        self.runner = 'skills = ["./skills/tidy-up"]'
+        path = (self.program.skill_path or "").format(skill="tidy-up")
+        check = """
+    found = {each.skill: each.confidence for each in ctx.detected_skills()}
+    assert found.get("tidy-up") in ("explicit", "strong"), (found, report.events)
+    """
+        loaded = {"load_skill": "tidy-up", **({"path": path} if path else {})}
+        return self.play([loaded, {"say": "All is ready."}], check=check)
 
     def play_evals(self, steps: list[dict[str, Any]], case: dict[str, Any], *flags: str) -> Played:
         """Run an eval suite of the one case `a` while the model follows *steps*."""

@@ -9,7 +9,7 @@ import pytest
 from programs import CLAUDE_ACP, CODEX_ACP, COPILOT_ACP, GEMINI_ACP, OPENCODE_ACP, OVER_ACP
 from stage import Played, Stage
 from test_real_conversations import STEPS, TURNS
-from test_real_sessions import READY, SKILL
+from test_real_sessions import READY
 
 pytestmark = [
     pytest.mark.more_agents,
@@ -99,15 +99,7 @@ def test_what_an_agent_asks_for_is_refused_by_the_policy(stage: Stage) -> None:
 
 
 def test_a_skill_is_offered_loaded_and_detected(stage: Stage) -> None:
-    stage.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
-    stage.runner = 'skills = ["./skills/tidy-up"]'
-    path = (stage.program.skill_path or "").format(skill="tidy-up")
-    check = """
-    found = {each.skill: each.confidence for each in ctx.detected_skills()}
-    assert found.get("tidy-up") in ("explicit", "strong"), (found, report.events)
-    """
-
-    played = stage.play([{"load_skill": "tidy-up", **({"path": path} if path else {})}, READY], check=check)
+    played = stage.play_skill()
 
     assert played.verdict == ("passed", None), played.story
     assert "TIDY-UP-BODY" in played.turns[1].text

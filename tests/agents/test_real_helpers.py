@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 from programs import ALWAYS, CLAUDE_CODE, CODEX, GEMINI, OPENCODE, Program
-from stage import Stage
+from stage import SKILL, Stage
 
 READY = {"say": "All is ready.", "usage": {"input": 3000, "output": 30}}
-SKILL = """
----
-name: tidy-up
-description: How to tidy up a folder.
----
-TIDY-UP-BODY: remove what nobody needs.
-"""
 # How each of them asks for a sub-agent, and how that one ends.
 HELPERS: dict[str, dict[str, Any]] = {
     "claude-code": {"call": "Task", "args": {"description": "look", "prompt": "Look.", "subagent_type": "Explore"}},
@@ -89,7 +82,7 @@ def test_a_read_that_failed_speaks_for_no_skill(stage: Stage) -> None:
 @by(CLAUDE_CODE)
 def test_a_script_is_found_where_the_command_before_went(stage: Stage) -> None:
     folder = ".claude/skills/tidy-up"
-    stage.project.write(f"template/{folder}/SKILL.md", SKILL.lstrip())
+    stage.project.write(f"template/{folder}/SKILL.md", SKILL)
     stage.project.write(f"template/{folder}/scripts/sweep.sh", "echo swept\n")
     steps = [
         {"run": f"cd {folder}"},
@@ -125,7 +118,7 @@ def test_a_command_in_the_background_has_no_exit_code(stage: Stage) -> None:
 
 
 def test_a_skill_that_the_prompt_invokes_is_explicit(boxed: Stage) -> None:
-    boxed.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    boxed.project.write("skills/tidy-up/SKILL.md", SKILL)
     boxed.runner = 'skills = ["./skills/tidy-up"]'
     prompt = FORMS.get(boxed.program.agent, "/tidy-up for 2.0")
 
@@ -143,7 +136,7 @@ def test_a_skill_that_the_prompt_invokes_is_explicit(boxed: Stage) -> None:
     "prompt", ["/usr is where $HOME is not", "/no-such-skill for 2.0", "$no-such-skill for 2.0", "see /tidy-up/notes"]
 )
 def test_a_prompt_that_mentions_a_path_or_a_skill_that_is_not_there_invokes_none(stage: Stage, prompt: str) -> None:
-    stage.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
     stage.runner = 'skills = ["./skills/tidy-up"]'
 
     played = stage.play([READY], prompt=prompt)
@@ -155,7 +148,7 @@ def test_a_prompt_that_mentions_a_path_or_a_skill_that_is_not_there_invokes_none
 @by(CLAUDE_CODE, CODEX)
 def test_a_skill_of_the_workspace_that_the_prompt_invokes_is_explicit(stage: Stage) -> None:
     folder = stage.program.skills.split("/")[0]
-    stage.project.write(f"template/{folder}/skills/tidy-up/SKILL.md", SKILL.lstrip())
+    stage.project.write(f"template/{folder}/skills/tidy-up/SKILL.md", SKILL)
 
     played = stage.play([READY], prompt=FORMS[stage.program.agent])
 
@@ -166,7 +159,7 @@ def test_a_skill_of_the_workspace_that_the_prompt_invokes_is_explicit(stage: Sta
 
 @by(CLAUDE_CODE, CODEX)
 def test_a_trigger_is_seen_where_the_prompt_invokes_the_skill(stage: Stage) -> None:
-    stage.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
     query = {"case_kind": "trigger_query", "query": FORMS[stage.program.agent], "expectation": "should_trigger"}
 
     played = stage.play_evals([READY], query, "--skill", "skills/tidy-up")

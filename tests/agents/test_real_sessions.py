@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from stage import Stage
+from stage import SKILL, Stage
 
 READY = {"say": "All is ready.", "usage": {"input": 1100, "cached": 300, "output": 21}}
-SKILL = """
----
-name: tidy-up
-description: How to tidy up a folder.
----
-TIDY-UP-BODY: remove what nobody needs.
-"""
 
 
 def test_an_agent_answers_and_tells_who_it_is_and_what_it_took(boxed: Stage) -> None:
@@ -73,15 +66,7 @@ def test_a_failing_command_is_seen_with_its_exit_code_and_the_session_goes_on(st
 
 
 def test_a_skill_under_test_is_offered_loaded_and_detected(boxed: Stage) -> None:
-    boxed.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
-    boxed.runner = 'skills = ["./skills/tidy-up"]'
-    path = (boxed.program.skill_path or "").format(skill="tidy-up")
-    check = """
-    found = {each.skill: each.confidence for each in ctx.detected_skills()}
-    assert found.get("tidy-up") in ("explicit", "strong"), (found, report.events)
-    """
-
-    played = boxed.play([{"load_skill": "tidy-up", **({"path": path} if path else {})}, READY], check=check)
+    played = boxed.play_skill()
 
     assert played.verdict == ("passed", None), played.story
     assert "How to tidy up a folder." in played.turns[0].text
@@ -90,10 +75,10 @@ def test_a_skill_under_test_is_offered_loaded_and_detected(boxed: Stage) -> None
 
 
 def test_what_speaks_for_a_skill_is_in_the_results_with_what_it_is_worth(stage: Stage) -> None:
-    stage.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
     stage.project.write("skills/tidy-up/references/more.md", "Dust as well.\n")
     stage.project.write("skills/tidy-up/sweep.sh", "echo swept\n")
-    stage.project.write("skills/unused/SKILL.md", SKILL.lstrip().replace("tidy-up", "unused"))
+    stage.project.write("skills/unused/SKILL.md", SKILL.replace("tidy-up", "unused"))
     stage.runner = 'skills = ["./skills/tidy-up", "./skills/unused"]'
     folder = f"$HOME/{stage.program.skills}/tidy-up"
     steps = [

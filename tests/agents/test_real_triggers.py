@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from stage import Stage
+from stage import SKILL, Stage
 
 READY = {"say": "All is ready."}
-SKILL = """
----
-name: tidy-up
-description: How to tidy up a folder.
----
-TIDY-UP-BODY: remove what nobody needs.
-"""
 QUERY = {
     "case_kind": "trigger_query",
     "query": "Tidy up this folder.",
@@ -21,7 +14,7 @@ QUERY = {
 
 
 def test_a_real_agent_is_offered_the_skill_among_its_competitors_and_is_seen_to_load_it(stage: Stage) -> None:
-    stage.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
     path = (stage.program.skill_path or "").format(skill="tidy-up")
     loads = {"load_skill": "tidy-up", **({"path": path} if path else {})}
 
@@ -34,7 +27,7 @@ def test_a_real_agent_is_offered_the_skill_among_its_competitors_and_is_seen_to_
 
 
 def test_a_real_agent_that_loads_nothing_has_not_triggered(stage: Stage) -> None:
-    stage.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
 
     played = stage.play_evals([READY], QUERY, "--skill", "skills/tidy-up")
 
@@ -43,7 +36,7 @@ def test_a_real_agent_that_loads_nothing_has_not_triggered(stage: Stage) -> None
 
 
 def test_without_the_skill_a_real_agent_never_hears_of_it(stage: Stage) -> None:
-    stage.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
     stage.runner = 'skills = ["./skills/tidy-up"]'
     case = {"case_kind": "exact_match", "instruction": "Do it.", "expected": "All is ready."}
 
@@ -54,7 +47,7 @@ def test_without_the_skill_a_real_agent_never_hears_of_it(stage: Stage) -> None:
 
 
 def test_a_real_agent_that_finds_the_copy_of_another_arm_is_contaminated(stage: Stage) -> None:
-    stage.project.write("skills/tidy-up/SKILL.md", SKILL.lstrip())
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
     own, left = f"$HOME/{stage.program.skills}/tidy-up", stage.project.outside / "left"
     step = {"run": f'if [ -d "{own}" ]; then cp -r "{own}/." {left}; else cat {left}/SKILL.md; fi; true'}
     case = {"case_kind": "exact_match", "instruction": "Do it.", "expected": "All is ready."}

@@ -149,6 +149,7 @@ def test_an_audit_is_no_run_to_anything_that_looks_for_runs(project: Project):
 def test_an_audit_writes_no_report_of_a_run_and_takes_no_snapshot(project: Project):
     project.settings(
         GOOD + '[run]\nreporters = ["terminal", "junit=out.xml"]\n[snapshots]\npath = "s.json"\nmetric = "duration_s"\n'
+        "tolerance = { percent = 5 }\n"
     )
     project.suite('suite = [Case(id="a", prompt="Q", check=ok)]')
 

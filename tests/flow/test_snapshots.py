@@ -245,7 +245,8 @@ def test_settings_without_a_tolerance_are_an_error(tokens: Tokens) -> None:
     done = tokens.run()
 
     assert done.code == 2
-    assert "snapshots.tolerance: is missing" in done.stderr
+    assert "whet.toml: snapshots.tolerance: is missing (give absolute, percent or both)" in done.stderr
+    assert not tokens.project.output_dir.exists()
 
 
 def test_the_mean_over_the_trials_is_compared(tokens: Tokens) -> None:

@@ -405,6 +405,32 @@ def test_rubbish_on_the_line_breaks_no_other_connection(project: Project, done: 
         assert view.get("runs")["runs"][0]["id"] == done.folder.name
 
 
+def test_a_browser_that_stays_is_answered_and_does_not_keep_whet(project: Project, done: Outcome) -> None:
+    browser = project.write(
+        "browser", "#!/bin/sh\ntouch {outside}/began\nwhile [ ! -e {outside}/over ]; do sleep 0.05; done\n", mode=0o755
+    )
+    main, terminal = os.openpty()
+    environment = project.environment({"BROWSER": f"{browser} %s"})
+    words = [sys.executable, "-m", "whet", "view"]
+
+    with subprocess.Popen(
+        words, cwd=project.root, env=environment, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.PIPE
+    ) as process:
+        os.close(terminal)
+        view = View(os.read(main, 1000).decode().strip())
+        until((project.outside / "began").exists)
+        listed = view.get("runs")["runs"]
+        process.send_signal(signal.SIGINT)
+        code = process.wait(PATIENCE_S)
+        (project.outside / "over").touch()
+        assert process.stderr
+        said = process.stderr.read()
+    os.close(main)
+
+    assert [run["id"] for run in listed] == [done.folder.name]
+    assert (code, said) == (0, b"")
+
+
 def test_on_a_terminal_a_browser_opens_without_the_token_among_its_words(project: Project, done: Outcome) -> None:
     browser = project.write(
         "browser", '#!/bin/sh\necho "$@" > {outside}/words; cat "${1#file://}" > {outside}/page\n', mode=0o755

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -99,8 +100,10 @@ def test_clean_counts_what_it_removed_and_says_that_the_rest_is_in_use(
 ) -> None:
     project.whet("clean", "--images")
     project.write("box/Dockerfile", f"FROM {image}\nRUN echo {{token}} > /built\n")
+    nothing = project.whet("clean", "--images", "--dry-run")
     (log,) = run_one(project, "true", "pass", "--image", "./box").folder.glob("images/*.log")
     built = f"localhost/whet:{log.stem}"
+    foretold = project.whet("clean", "--images", "--dry-run")
     name = f"holds-{project.token}"
     call_podman("create", "--name", name, built, "true")
 
@@ -110,6 +113,10 @@ def test_clean_counts_what_it_removed_and_says_that_the_rest_is_in_use(
         call_podman("rm", "--force", name)
     freed = project.whet("clean", "--images")
 
+    assert (nothing.code, nothing.stdout) == (0, "there is nothing to remove\n")
+    assert re.fullmatch(rf"image      {built}  [\d.,]+ MB\nwould remove 1 thing, [1-9][\d.,]* MB\n", foretold.stdout), (
+        foretold.stdout
+    )
     assert (held.code, "removed 0 images" in held.stdout) == (1, True), held.stdout
     assert f"{built}: in use by a run" in held.stderr
     assert "forc" not in held.stderr

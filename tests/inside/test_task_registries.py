@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import re
 import subprocess
 import tarfile
 import threading
@@ -81,8 +82,10 @@ def test_tasks_of_an_archive_run_and_clean_removes_what_was_fetched(
         archive.add(tasks.outside / "packed", "packed")
 
     ended = tasks.whet("run", f"{address}/tasks.tar.gz#packed")
+    foretold = tasks.whet("clean", "--images", "--dry-run")
     cleaned = tasks.whet("clean", "--images")
 
+    assert re.search(r"^tasks      /var/tmp/whet-0/tasks/sha256-\w+  \d+\.\d MB$", foretold.stdout, re.MULTILINE)
     assert ended.statuses == {"one": "passed"}, ended.stderr
     assert "of fetched tasks" in cleaned.stdout
     assert list(Path("/var/tmp/whet-0/tasks").glob("sha256-*")) == []

@@ -12,10 +12,11 @@ import pytest
 for _folder in ("server", "agents"):
     sys.path.append(str(Path(__file__).resolve().parents[1] / _folder))
 
-from browsing import Visit, find_chromium, started, visit  # noqa: E402
+from browsing import Visit, browser, visit  # noqa: E402
 from notes_project import PATIENCE_S, Project, Viewer, make_project, viewed  # noqa: E402
 from playwright.sync_api import Browser, expect  # noqa: E402
 
+__all__ = ["browser"]
 expect.set_options(timeout=PATIENCE_S * 1000)
 
 
@@ -30,16 +31,6 @@ def viewer(project: Project) -> Iterator[Viewer]:
     """`whet view` over the project."""
     with viewed(project.folder) as viewer:
         yield viewer
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for the tests of a module."""
-    program = find_chromium()
-    if program is None:
-        pytest.skip("chromium is not installed")
-    with started(program) as browser:
-        yield browser
 
 
 @pytest.fixture

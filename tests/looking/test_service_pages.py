@@ -10,7 +10,7 @@ import axe
 import pytest
 from browsing import CONTRAST, DESK, PHONE, Visit, visit
 from playwright.sync_api import Browser, expect
-from running import CONFIG, create_suite, skill_archive, wait_for_run
+from running import create_suite, shell_server, skill_archive, wait_for_run
 from serving import SUITES, Server
 
 # Only the newer skill says that it is polite, and its text is long enough to be cut on a phone.
@@ -32,10 +32,7 @@ class Shown:
 
 @pytest.fixture(scope="module")
 def shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
-    folder = tmp_path_factory.mktemp("shown")
-    (folder / "whet.toml").write_text(CONFIG)
-    options = ("--config", str(folder / "whet.toml"), "--sandbox", "local")
-    server = Server(f"sqlite:///{folder}/whet.db", folder / "data", options).start()
+    server = shell_server(tmp_path_factory.mktemp("shown")).start()
     key = server.key("lookers")
     with server.client(key) as client:
         suite = create_suite(client, CASES, name="Greetings", supports_no_skill=True)

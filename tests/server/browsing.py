@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from serving import PATIENCE_S, Server
 
@@ -49,6 +50,16 @@ CONTRAST = """() => {
 def find_chromium() -> str | None:
     """The browser of this machine."""
     return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for the tests of a module."""
+    program = find_chromium()
+    if program is None:
+        pytest.skip("chromium is not installed")
+    with started(program) as browser:
+        yield browser
 
 
 @contextmanager

@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 
 import httpx2
 import pytest
+from browsing import Visit, browser, visit
+from playwright.sync_api import Browser
 from postgres import Cluster, find_programs
 from serving import Server
+
+__all__ = ["browser"]
 
 
 @pytest.fixture(scope="session")
@@ -60,3 +64,10 @@ def client(server: Server, organisation: str) -> Iterator[httpx2.Client]:
     """A client of a new organisation, with all scopes."""
     with server.client(server.key(organisation)) as client:
         yield client
+
+
+@pytest.fixture
+def visitor(browser: Browser, server: Server) -> Iterator[Visit]:
+    """A visitor with a large screen."""
+    with visit(browser, server) as visitor:
+        yield visitor

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from serving import SUITES, suite_document, wait_until
+from serving import SUITES, Server, suite_document, wait_until
 
 CONFIG = """
 [run]
@@ -20,6 +20,13 @@ type = "command"
 command = "sh"
 """
 ENDED = ("completed", "failed", "cancelled")
+
+
+def shell_server(folder: Path, *options: str) -> Server:
+    """A server with a database in *folder*, whose agent is a shell; it is not started yet."""
+    (folder / "whet.toml").write_text(CONFIG)
+    config = ("--config", str(folder / "whet.toml"), "--sandbox", "local", *options)
+    return Server(f"sqlite:///{folder}/whet.db", folder / "data", config)
 
 
 def skill_archive(files: dict[str, str] | None = None) -> bytes:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import CONTRAST, PHONE, Visit, find_chromium, started, visit
+from browsing import CONTRAST, PHONE, Visit, visit
 from playwright.sync_api import Browser, expect
-from running import CONFIG, create_suite, start_run, wait_for_run
+from running import create_suite, shell_server, start_run, wait_for_run
 from serving import PATIENCE_S, SUITES, Server, suite_document
 from world import World, make_world, packages
 
@@ -18,27 +18,11 @@ expect.set_options(timeout=PATIENCE_S * 1000)
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for all of these tests."""
-    program = find_chromium()
-    if program is None:
-        pytest.skip("chromium is not installed")
-    with started(program) as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
 def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose agent is a shell."""
-    served = _server(tmp_path_factory.mktemp("page")).start()
+    served = shell_server(tmp_path_factory.mktemp("page"), "--allow-private-addresses").start()
     yield served
     assert served.stop() == 0
-
-
-def _server(folder: Path, *more: str) -> Server:
-    (folder / "whet.toml").write_text(CONFIG)
-    options = ("--config", str(folder / "whet.toml"), "--sandbox", "local", "--allow-private-addresses", *more)
-    return Server(f"sqlite:///{folder}/whet.db", folder / "data", options)
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +31,6 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> World:
     key = server.key("acme")
     with packages(tmp_path_factory.mktemp("world") / "packages") as address, server.client(key) as client:
         return make_world(client, key, address)
-
-
-@pytest.fixture
-def visitor(browser: Browser, server: Server) -> Iterator[Visit]:
-    """A visitor with a large screen."""
-    with visit(browser, server) as visitor:
-        yield visitor
 
 
 def _waiting(gate: Path) -> str:
@@ -213,7 +190,7 @@ def test_the_evidence_of_a_case_appears_when_it_ends(visitor: Visit, tmp_path: P
 @pytest.fixture
 def frail(browser: Browser, tmp_path: Path) -> Iterator[Server]:
     """A server that may be killed."""
-    served = _server(tmp_path).start()
+    served = shell_server(tmp_path, "--allow-private-addresses").start()
     yield served
     assert served.stop() == 0
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browsing import Visit, find_chromium, started, visit
+from browsing import Visit
 from playwright.sync_api import Browser, expect
-from running import CONFIG, create_suite, get_run, skill_archive, start_run, wait_for_run
+from running import create_suite, get_run, shell_server, skill_archive, start_run, wait_for_run
 from serving import PATIENCE_S, Server
 
 expect.set_options(timeout=PATIENCE_S * 1000)
@@ -18,31 +18,11 @@ SKILLED = 'test -n "$WHET_SKILL" && echo done || echo nothing'
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for all of these tests."""
-    program = find_chromium()
-    if program is None:
-        pytest.skip("chromium is not installed")
-    with started(program) as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
 def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose agent is a shell."""
-    folder = tmp_path_factory.mktemp("acts")
-    (folder / "whet.toml").write_text(CONFIG)
-    options = ("--config", str(folder / "whet.toml"), "--sandbox", "local")
-    served = Server(f"sqlite:///{folder}/whet.db", folder / "data", options).start()
+    served = shell_server(tmp_path_factory.mktemp("acts")).start()
     yield served
     assert served.stop() == 0
-
-
-@pytest.fixture
-def visitor(browser: Browser, server: Server) -> Iterator[Visit]:
-    """A visitor with a large screen."""
-    with visit(browser, server) as visitor:
-        yield visitor
 
 
 def test_a_run_is_started_with_an_uploaded_skill(visitor: Visit) -> None:

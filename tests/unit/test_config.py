@@ -363,7 +363,13 @@ def test_a_wrong_flag_is_called_as_it_was_typed(tmp_path: Path) -> None:
             "snapshots.tolerance.absolute: must be a number of at least 0, not inf",
         ),
         ("run.max_cost_usd = 1" + "0" * 400, "run.max_cost_usd: is too large a number"),
-        ("snapshots.paht = 'x'", 'snapshots.paht: is not a known field (did you mean "path"?)'),
+        (
+            "snapshots = {paht = 'x', tolerance = {percent = 5}}",
+            'snapshots.paht: is not a known field (did you mean "path"?)',
+        ),
+        ("[snapshots]", "snapshots.tolerance: is missing (give absolute, percent or both)"),
+        ("[snapshots.tolerance]", "snapshots.tolerance: is missing (give absolute, percent or both)"),
+        ('snapshots.metric = "cost_usd"', "snapshots.tolerance: is missing (give absolute, percent or both)"),
         ("[runners.x]", 'runners.x.agent: is missing (a table with at least a type, such as "command")'),
         ("[runners.x.agent]", 'runners.x.agent.type: is missing (the name of an agent, such as "command")'),
         ("runners.x.agent = 'codex'", 'runners.x.agent: must be a table, not "codex"'),
@@ -500,6 +506,7 @@ def test_relative_paths_lead_from_the_file_that_names_them(tmp_path: Path) -> No
     bootstrap = {command = "./setup.sh", args = ["./seed", "plain", "-x"], timeout_ms = 500, env = {A = "./b"}}
     [snapshots]
     path = "snap.json"
+    tolerance = {percent = 5}
     """
     write(tmp_path / "project", text)
 
@@ -516,7 +523,7 @@ def test_relative_paths_lead_from_the_file_that_names_them(tmp_path: Path) -> No
             command=f"{project}/setup.sh", args=(f"{project}/seed", "plain", "-x"), timeout_s=0.5, env={"A": "./b"}
         ),
     )
-    assert settings.snapshots == {"path": project / "snap.json"}
+    assert settings.snapshots == {"path": project / "snap.json", "tolerance": {"percent": 5}}
 
 
 def test_paths_in_flags_and_variables_lead_from_where_one_stands(
@@ -617,6 +624,7 @@ def test_skills_of_runners_and_the_judge_are_described_and_snapshots_only_where_
     text = """
     [snapshots]
     path = "snap.json"
+    tolerance = {percent = 5}
     [judge]
     temperature = "default"
     [runners.x]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from whet.errors import ConfigError, StoreError, UsageError
+from whet.errors import StoreError, UsageError
 from whet.model.run import METRICS, Execution, Plan, Runner, SnapshotOutcome, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
@@ -85,12 +85,6 @@ def test_without_settings_there_is_nothing_to_hold_to() -> None:
 def test_updating_without_settings_is_a_mistake_that_is_told() -> None:
     with pytest.raises(UsageError, match=r"--update-snapshots needs \[snapshots\]"):
         _rule(None, update=True)
-
-
-@pytest.mark.parametrize("settings", [{}, {"metric": "cost_usd"}, {"tolerance": {}}])
-def test_a_tolerance_must_be_given(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"snapshots\.tolerance: is missing"):
-        _rule(settings)
 
 
 def test_the_file_lies_beside_the_settings_and_holds_all_tokens_unless_told_otherwise() -> None:

@@ -15,7 +15,7 @@ from whet.agents.gateway_http import Cut, Headers, end_to_end
 from whet.agents.gateway_routes import KEY_HEADERS
 from whet.agents.turnstile import Passing, Turnstile
 from whet.dataclass import dataclass
-from whet.ground.secrets import written_forms
+from whet.ground.secrets import overlap, written_forms
 
 _CONNECT_S = 30.0
 _MOST_ON_LINE = 32
@@ -183,7 +183,7 @@ class KeyMask:
     def feed(self, piece: bytes) -> bytes:
         """Return what can be passed on now."""
         data = self._rest + piece if self._rest else piece
-        held = max((_begun(data, form) for form in self._forms), default=0)
+        held = max((overlap(data, form) for form in self._forms), default=0)
         cut = len(data) - held
         data, self._rest = data[:cut], data[cut:]
         return self.all_of(data)
@@ -204,14 +204,3 @@ class KeyMask:
 def _is_told_apart(key: bytes) -> bool:
     """Return whether a key cannot be an ordinary word, as servers of your own take, such as "placeholder"."""
     return len(key) >= _SHORTEST_KEY and any(byte in b"0123456789" for byte in key)
-
-
-def _begun(data: bytes, form: bytes) -> int:
-    """Return how many bytes at the end of *data* begin *form*."""
-    end = len(data)
-    at = data.find(form[:1], max(0, end - len(form) + 1))
-    while at >= 0:
-        if form.startswith(data[at:]):
-            return end - at
-        at = data.find(form[:1], at + 1)
-    return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,8 @@ def view_command(runs: tuple[str, ...], *, port: int, no_open: bool, config_file
     click.echo(viewer.address)
     sys.stdout.flush()
     shown = opened(viewer.address, os.environ) if not no_open and sys.stdout.isatty() else nullcontext()
-    with shown:
+    # Around everything: it may come while the browser is being opened.
+    with suppress(KeyboardInterrupt), shown:
         serve(viewer)
     return 0
 

@@ -160,11 +160,14 @@ class Engine:
             return Said(None, "", str(error))
         return Said(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
+    def owned(self, owner: str) -> list[str]:
+        """Return the containers of *owner*, by their names."""
+        said = self.ask("ps", "--all", "--format", "{{.Names}}", *_owned(owner))
+        return said.out.split() if said.ok else []
+
     def remove_owned(self, owner: str) -> str | None:
         """Remove the containers of *owner*, and images of what its agents left; return why some are still there."""
-        # By their names too: an image that somebody else runs may have the label.
-        named = ("--filter", f"label={OWNER_LABEL}={owner}", "--filter", "name=^whet-")
-        containers = ("ps", "--all", "--quiet", *named)
+        containers = ("ps", "--all", "--quiet", *_owned(owner))
         images = ("image", "ls", "--quiet", "--filter", f"label={LEFT_LABEL}={owner}")
         return self._remove_all(containers, ("rm", *self._wholly)) or self._remove_all(
             images, ("image", "rm", "--force")
@@ -183,6 +186,11 @@ class Engine:
                 return None
             said = self.ask(*removing, *dict.fromkeys(listed.out.split()))
         return said.why
+
+
+def _owned(owner: str) -> tuple[str, ...]:
+    """Return the filters for the containers of *owner*; by their names too: another image may have the label."""
+    return ("--filter", f"label={OWNER_LABEL}={owner}", "--filter", "name=^whet-")
 
 
 def find_engine(wanted: str | None) -> Engine:

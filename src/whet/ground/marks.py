@@ -204,11 +204,9 @@ def _remove_handed() -> None:
 
 def remove_abandoned() -> list[str]:
     """Remove the containers of every whet that was killed; return what could not be removed, as sentences."""
-    try:
+    with contextlib.suppress(OSError, SandboxError):
         _remove_handed()
-        notes = [note for note in sorted(state_folder(_MARKS).iterdir()) if not _is_alive(note.name)]
-    except (OSError, SandboxError):
-        return []
+    notes = _abandoned()
     if not notes:
         return []
     # One at a time: podman lists too few while another removes.
@@ -216,6 +214,27 @@ def remove_abandoned() -> list[str]:
         problems = list(_swept(notes))
     _end_pauses()
     return problems
+
+
+def _abandoned() -> list[Path]:
+    """Return the marks of every whet that was killed."""
+    try:
+        return [note for note in sorted(state_folder(_MARKS).iterdir()) if not _is_alive(note.name)]
+    except (OSError, SandboxError):
+        return []
+
+
+def abandoned_containers() -> list[str]:
+    """Return the containers of every whet that was killed, by their names."""
+    found: list[str] = []
+    for note in _abandoned():
+        with contextlib.suppress(OSError, ValueError):
+            program, env = json.loads(note.read_text())
+            engine = Engine(program, tuple((name, value) for name, value in env))
+            _begin_pause(engine)
+            found += engine.owned(note.name)
+    _end_pauses()
+    return found
 
 
 def _swept(notes: Iterable[Path]) -> Iterator[str]:

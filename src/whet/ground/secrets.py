@@ -181,7 +181,7 @@ class Masker:
 
     def split(self, data: bytes) -> int:
         """Return where to cut *data* so that no secret, or beginning of one, is cut in two."""
-        cut = len(data) - max((_overlap(data, form) for form in self._likely(data)), default=0)
+        cut = len(data) - max((overlap(data, form) for form in self._likely(data)), default=0)
         return min((begin for begin, end in self.found(data) if begin < cut < end), default=cut)
 
     def _likely(self, data: bytes) -> list[bytes]:
@@ -238,7 +238,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _overlap(data: bytes, form: bytes) -> int:
+def overlap(data: bytes, form: bytes) -> int:
     """Return how many bytes at the end of *data* begin *form*; searches for its first byte, which is quick."""
     end = len(data)
     at = data.find(form[:1], max(0, end - len(form) + 1))

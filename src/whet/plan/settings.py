@@ -120,6 +120,7 @@ def conflicts(merged: Merged) -> Iterator[Problem]:
     yield from _workspace_conflicts(merged)
     yield from _runner_conflicts(merged)
     yield from _fault_conflicts(merged)
+    yield from _snapshot_conflicts(merged)
 
 
 def _workspace_conflicts(merged: Merged) -> Iterator[Problem]:
@@ -157,6 +158,16 @@ def _fault_conflicts(merged: Merged) -> Iterator[Problem]:
         if total > 1 + _ROUNDING:
             message = f"the shares must be at most 1 together, not {total:g}"
             yield Problem(file=found[0].file, field=dotted(table), message=message)
+
+
+def _snapshot_conflicts(merged: Merged) -> Iterator[Problem]:
+    table = ("snapshots", "tolerance")
+    given = next((each for each in (table, table[:1]) if each in merged.tables), None)
+    known = any((*table, name) in merged.values for name in ("absolute", "percent"))
+    # What is wrong in there may have been meant as a tolerance.
+    if given is not None and not known and not any(key[0] == table[0] for key in merged.wrong):
+        hint = "give absolute, percent or both"
+        yield Problem(file=merged.tables[given], field=dotted(table), message="is missing", hint=hint)
 
 
 def _missing(merged: Merged, table: Key, name: str, what: str) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -87,18 +87,9 @@ def _files(descriptor: int, prefix: str, left: int) -> Iterator[tuple[str, os.st
         return
 
 
-@contextmanager
-def folder_inside(root: Path, path: str) -> Iterator[Folder | None]:
+def folder_inside(root: Path, path: str) -> AbstractContextManager[Folder | None]:
     """Open the folder at *path*, with `/`, below *root*; None if there is none, or a link is on the way."""
-    try:
-        place = _descend(root, path.split("/")) if is_inside(path) else None
-    except OSError:
-        place = None
-    try:
-        yield None if place is None else Folder(place)
-    finally:
-        if place is not None:
-            os.close(place)
+    return _around(root, f"{path}/-")
 
 
 def _descend(root: Path, parts: list[str]) -> int:
@@ -114,29 +105,26 @@ def _descend(root: Path, parts: list[str]) -> int:
 
 def open_inside(root: Path, path: str) -> BinaryIO | None:
     """Open the regular file at *path*, with `/`, below *root*; None if there is none, or a link is on the way."""
-    folder, _, name = path.rpartition("/")
-    if not is_inside(path):
-        return None
-    try:
-        place = _descend(root, folder.split("/") if folder else [])
-    except OSError:
-        return None
-    try:
-        return Folder(place).open(name)
-    finally:
-        os.close(place)
+    with _around(root, path) as folder:
+        return folder.open(path.rpartition("/")[2]) if folder else None
 
 
 def read_inside(root: Path, path: str, most: int) -> tuple[bytes, bool] | None:
     """Return at most so many bytes of a file, and whether that is not all of it; None without it."""
-    folder, _, name = path.rpartition("/")
-    if not is_inside(path):
-        return None
+    with _around(root, path) as folder:
+        return folder.read(path.rpartition("/")[2], most) if folder else None
+
+
+@contextmanager
+def _around(root: Path, path: str) -> Iterator[Folder | None]:
+    """Open the folder that holds *path*; None if there is none, or a link is on the way."""
+    folder = path.rpartition("/")[0]
     try:
-        place = _descend(root, folder.split("/") if folder else [])
+        place = _descend(root, folder.split("/") if folder else []) if is_inside(path) else None
     except OSError:
-        return None
+        place = None
     try:
-        return Folder(place).read(name, most)
+        yield None if place is None else Folder(place)
     finally:
-        os.close(place)
+        if place is not None:
+            os.close(place)

@@ -12,7 +12,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from whet.dataclass import dataclass
-from whet.errors import ConfigError, StoreError, UsageError
+from whet.errors import StoreError, UsageError
 from whet.grade.scores import mean
 from whet.model import wire
 from whet.model.event import Results
@@ -61,9 +61,7 @@ def snapshot_rule(
         if update:
             raise UsageError("--update-snapshots needs [snapshots] in the settings", hint="add [snapshots.tolerance]")
         return None
-    tolerance = settings.get("tolerance") or {}
-    if not tolerance:
-        raise ConfigError("snapshots.tolerance: is missing; give absolute, percent or both")
+    tolerance = settings["tolerance"]
     return SnapshotRule(
         path=Path(settings.get("path") or default_dir / "whet.snapshots.json"),
         base=default_dir,

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -206,8 +207,8 @@ class _Exactly:
 
 
 def serve(viewer: Viewer) -> None:
-    """Answer until somebody presses Ctrl-C."""
-    with suppress(KeyboardInterrupt), viewer:
+    """Answer until somebody presses Ctrl-C, which is raised."""
+    with viewer:
         viewer.serve_forever(poll_interval=0.2)
 
 
@@ -223,9 +224,13 @@ def opened(address: str, environ: Mapping[str, str]) -> Iterator[None]:
         return
     import webbrowser  # noqa: PLC0415 - only here, and only on a terminal
 
-    with TemporaryDirectory(prefix="whet-view-") as folder, suppress(KeyboardInterrupt):
+    def browse(uri: str) -> None:
+        with suppress(webbrowser.Error, OSError):
+            webbrowser.open(uri)
+
+    with TemporaryDirectory(prefix="whet-view-") as folder:
         page = Path(folder, "view.html")
         page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}"><title>whet</title>')
-        with suppress(webbrowser.Error, OSError):
-            webbrowser.open(page.as_uri())
+        # On a thread, which ends with us: some browsers stay until they are closed, and want to be answered meanwhile.
+        Thread(target=browse, args=(page.as_uri(),), daemon=True).start()
         yield

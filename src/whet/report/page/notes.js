@@ -1,9 +1,8 @@
 // Notes of people on a trial: a comment and a verdict, beside the verdict of whet.
 
-import { Problem } from "./api.js";
 import { el, said } from "./dom.js";
 import { markdown } from "./markdown.js";
-import { problemNotice } from "./parts.js";
+import { attempt } from "./parts.js";
 import { capabilities, kind, send } from "./source.js";
 import { badge, VERDICTS, when } from "./words.js";
 
@@ -46,18 +45,6 @@ function noteForm(where, added) {
     });
   });
   return el("details", { class: "inner" }, el("summary", null, "Add a note or your own verdict"), form);
-}
-
-async function attempt(button, act) {
-  button.disabled = true;
-  try {
-    await act();
-  } catch (error) {
-    if (!(error instanceof Problem)) throw error;
-    button.after(problemNotice(error));
-  } finally {
-    button.disabled = false;
-  }
 }
 
 function remembered() {

@@ -102,18 +102,21 @@ export function problemNotice(problem) {
 /** A button that does something with the service, and says so if it fails. */
 export function actionButton(text, act, properties = {}) {
   const button = el("button", { type: "button", ...properties }, text);
-  button.addEventListener("click", async () => {
-    button.disabled = true;
-    try {
-      await act();
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      button.after(problemNotice(error));
-    } finally {
-      button.disabled = false;
-    }
-  });
+  button.addEventListener("click", () => attempt(button, act));
   return button;
+}
+
+/** Do something for a button, which cannot be pressed meanwhile, and say beside it if it fails. */
+export async function attempt(button, act) {
+  button.disabled = true;
+  try {
+    await act();
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    button.after(problemNotice(error));
+  } finally {
+    button.disabled = false;
+  }
 }
 
 /** Tabs over panels, of which one is shown: `tabs` are lists of name, title and a function that makes the panel. */
