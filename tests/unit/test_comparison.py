@@ -183,6 +183,43 @@ def test_two_arms_that_only_errored_are_not_called_alike(trials):
     assert "old not known; new not known" in lines[2]
 
 
+@pytest.mark.parametrize("rest", ["f", "p"])
+def test_one_arm_that_only_errored_is_not_decided_by_what_the_other_did(rest):
+    """A baseline that never passes would let a candidate pass of which nothing is known."""
+    known, broken = {f"c{n}": rest * 20 for n in range(10)}, {f"c{n}": "e" * 20 for n in range(10)}
+
+    for found in (_compared(known, broken), _compared(broken, known)):
+        assert (found.verdict, found.low, found.high) == ("inconclusive", -1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate"),
+    [({"a": "p" * 200} | dict.fromkeys("bcde", "ee"),) * 2, ({"a": "p" * 200, "b": "ee"}, {"a": "p" * 200, "c": "ee"})],
+    ids=["silent in both", "silent in one each"],
+)
+def test_cases_that_only_errored_may_have_gone_either_way_in_each_arm(baseline, candidate):
+    """One case that passes 200 times says nothing about those of which no trial counts."""
+    both = dict.fromkeys("abcde", "p" * 200)
+
+    found = _compared(both | baseline, both | candidate)
+
+    silent = sum("e" in letters for letters in baseline.values())
+    assert found.verdict == "inconclusive"
+    assert found.low < -silent / 5 < silent / 5 < found.high
+
+
+def test_a_case_that_only_errored_is_told_with_the_others():
+    arm = {"a": "ppp", "b": "eee"}
+
+    found = _compared(arm, arm)
+
+    assert [(case.case, case.baseline_trials, case.candidate_trials) for case in found.cases] == [
+        ("a", 3, 3),
+        ("b", 0, 0),
+    ]
+    assert any("1 without a value in both arms" in line for line in comparison_lines(found))
+
+
 def test_errors_of_both_arms_do_not_hide_what_counts():
     """Taken as failed or as passed in both arms, nine errors out of ten would make a difference ten times smaller."""
     baseline, candidate = {f"c{n}": "pppeee" * 6 for n in range(8)}, {f"c{n}": "fffeee" * 6 for n in range(8)}
@@ -240,6 +277,20 @@ def test_arms_that_are_alike_are_called_different_in_at_most_five_percent(settin
 
 def test_errors_that_hide_failures_make_nothing_better():
     assert decisions.hidden_failures(0.5, runs=150, seed=1) <= 0.025
+
+
+@pytest.mark.parametrize(("cases", "trials"), [(42, 1), (14, 3), (10, 5)])
+def test_a_baseline_that_always_passes_does_not_let_a_flaky_candidate_pass(cases, trials):
+    """Of candidates that fail in one of twenty trials, one of eight passes all of so few."""
+    always, chance = {f"c{n}": "p" * trials for n in range(cases)}, random.Random(1)
+    flaky = [
+        {case: "".join("fp"[chance.random() < 0.949] for _ in letters) for case, letters in always.items()}
+        for _ in range(200)
+    ]
+
+    passed = sum(_compared(always, each).verdict in {"better", "not-worse"} for each in flaky)
+
+    assert passed <= 5
 
 
 def test_comparing_is_independent_of_the_order_of_trials():

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from math import comb
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from whet.grade.difference import (
     case_chance,
@@ -93,6 +96,33 @@ def test_exchanging_the_arms_turns_the_difference_around():
     assert there is not None
     assert back is not None
     assert (there.value, there.low, there.high) == (-back.value, -back.high, -back.low)
+
+
+_SCORES = st.dictionaries(st.sampled_from("abcd"), st.lists(st.floats(0, 1), min_size=1, max_size=6), min_size=1)
+_WEIGHTS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from([0.5, 1.0, 3.0]))
+
+
+@given(_SCORES, _SCORES, _WEIGHTS)
+def test_no_order_and_no_unit_of_weights_changes_what_scores_say(baseline, candidate, weights):
+    turned = ({case: values[::-1] for case, values in reversed(arm.items())} for arm in (baseline, candidate))
+
+    found = difference(baseline, candidate, weights)
+
+    assert found == difference(*turned, dict(reversed(weights.items())))
+    assert found == difference(baseline, candidate, {case: 4 * weights.get(case, 1.0) for case in "abcd"})
+
+
+@given(_SCORES, _SCORES, _WEIGHTS)
+def test_exchanged_arms_mirror_what_scores_say_and_doubled_trials_narrow_it(baseline, candidate, weights):
+    there, back = difference(baseline, candidate, weights), difference(candidate, baseline, weights)
+    twice = difference(*({case: each * 2 for case, each in arm.items()} for arm in (baseline, candidate)), weights)
+
+    if there is None or back is None or twice is None:
+        assert there is back is twice is None
+        return
+    assert (there.low, there.high) == (pytest.approx(-back.high), pytest.approx(-back.low))
+    assert -1 <= there.low < there.value + 1e-12 < there.high + 2e-12 <= 1 + 2e-12
+    assert twice.high - twice.low <= there.high - there.low + 1e-9
 
 
 def test_more_trials_narrow_the_interval_on_these_cases_and_more_cases_the_one_for_cases_like_these():
@@ -200,6 +230,22 @@ def test_the_rate_of_one_arm_has_an_interval_on_these_cases():
     assert wild is not None
     assert calm.value == wild.value == 0.5
     assert calm.high - calm.low < wild.high - wild.low
+
+
+@pytest.mark.parametrize("trials", [1, 5, 20, 60])
+@pytest.mark.parametrize("rate", [0.5, 0.8, 0.9, 0.95])
+def test_a_rate_is_seldom_called_too_high_or_too_low_by_chance(trials, rate):
+    """Twenty of twenty are what a rate of 90 % gives in one of eight runs, so they do not show that it is above."""
+    likely = [comb(trials, passed) * rate**passed * (1 - rate) ** (trials - passed) for passed in range(trials + 1)]
+    runs = [[1.0] * passed + [0.0] * (trials - passed) for passed in range(trials + 1)]
+
+    alone = [rate_on_these_cases({"only": run}) for run in runs]
+    apart = [rate_on_these_cases({str(number): [value] for number, value in enumerate(run)}) for run in runs]
+
+    for found in (alone, apart):
+        pairs = [(each, chance) for each, chance in zip(found, likely, strict=True) if each is not None]
+        assert sum(chance for each, chance in pairs if each.low > rate) <= 0.05
+        assert sum(chance for each, chance in pairs if each.high < rate) <= 0.05
 
 
 @pytest.mark.parametrize(("alpha", "z"), [(0.05, 1.959964), (0.01, 2.575829), (1.0, 0.0)])

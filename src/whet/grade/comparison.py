@@ -66,7 +66,7 @@ class Ways:
     counted: Difference | None
     if_failed: Difference
     if_passed: Difference
-    # If nothing counts: one arm may have passed everything, and the other nothing.
+    # If an arm has cases of which every trial errored: the worst and the best that they may have been, in each arm.
     mixed: tuple[Difference, ...] = ()
 
     @property
@@ -76,18 +76,18 @@ class Ways:
 
     @property
     def low(self) -> float:
-        """The lower end of all ways."""
-        return min(each.low for each in self.all)
+        """The lower end of all ways; if nothing counts, nothing is known, whatever one of the arms did."""
+        return min(each.low for each in self.all) if self.counted else -1.0
 
     @property
     def high(self) -> float:
         """The upper end of all ways."""
-        return max(each.high for each in self.all)
+        return max(each.high for each in self.all) if self.counted else 1.0
 
     @property
     def value(self) -> float:
         """The difference as it looks; if nothing counts, the middle of what it may be."""
-        return self.counted.value if self.counted else (self.low + self.high) / 2
+        return self.counted.value if self.counted else 0.0
 
     def rate(self, of: Callable[[Difference], Interval]) -> Interval:
         """Return the rate of one arm; if nothing counts, all that it may be."""
@@ -104,14 +104,23 @@ def differences(
     counted = difference(values_of(baseline), values_of(candidate), weights, z=z)
     if counted is not None and all(trial.value is not None for arm in (baseline, candidate) for trial in arm):
         return Ways(counted=counted, if_failed=counted, if_passed=counted)
-    if_failed, if_passed, *mixed = (
-        difference(values_of(baseline, first), values_of(candidate, second), weights, z=z)
-        for first, second in ((0.0, 0.0), (1.0, 1.0), (0.0, 1.0), (1.0, 0.0))
+    if_failed, if_passed = (
+        difference(values_of(baseline, each), values_of(candidate, each), weights, z=z) for each in (0.0, 1.0)
     )
     if if_failed is None or if_passed is None:
         return None
-    rest = () if counted else tuple(each for each in mixed if each is not None)
+    # Cases that only errored say nothing: those of one arm may have failed, and those of the other have passed.
+    mixed = (
+        difference(_with_silent(baseline, first), _with_silent(candidate, 1 - first), weights, z=z)
+        for first in (0.0, 1.0)
+    )
+    rest = tuple(each for each in mixed if each is not None)
     return Ways(counted=counted, if_failed=if_failed, if_passed=if_passed, mixed=rest)
+
+
+def _with_silent(trials: Sequence[Sampled], errored: float) -> Values:
+    """Return the values of each case; of one of which every trial errored, these count as *errored*."""
+    return {**values_of(trials, errored), **values_of(trials)}
 
 
 def compare_arms(
@@ -142,7 +151,7 @@ def compare_arms(
         like_these=difference_like_these(values_of(baseline), values_of(candidate), weights),
         baseline_rate=ways.rate(lambda each: each.baseline),
         candidate_rate=ways.rate(lambda each: each.candidate),
-        cases=_changes(values_of(baseline), values_of(candidate), weights or {}),
+        cases=_changes(baseline, candidate, weights or {}),
         amounts=tuple(_amounts(baseline, candidate)),
         errored=Errored(
             baseline=sum(trial.value is None for trial in baseline),
@@ -340,8 +349,9 @@ def _interval(found: Difference) -> Interval:
     return Interval(value=found.value, low=found.low, high=found.high)
 
 
-def _changes(baseline: Values, candidate: Values, weights: Weights) -> tuple[CaseChange, ...]:
+def _changes(before: Sequence[Sampled], after: Sequence[Sampled], weights: Weights) -> tuple[CaseChange, ...]:
     """Return every case that an arm has, those of both first judged together: many cases move by chance."""
+    baseline, candidate = values_of(before), values_of(after)
     both = shared_cases(baseline, candidate)
     chances = holm([case_chance(baseline[case], candidate[case]) for case in both])
     likely = dict(zip(both, chances, strict=True))
@@ -355,7 +365,8 @@ def _changes(baseline: Values, candidate: Values, weights: Weights) -> tuple[Cas
             weight=weights.get(case, 1.0),
             may_be_chance=likely.get(case, 1.0) >= ALPHA,
         )
-        for case in dict.fromkeys((*baseline, *candidate))
+        # Also those that only errored.
+        for case in dict.fromkeys(trial.case for trial in (*before, *after))
     )
 
 

@@ -62,6 +62,9 @@ class _Arm:
     rate: float
     within: float
     pooled: float
+    # The sum of all values, and how many these are.
+    taken: float
+    count: int
     # The sum of squared weights over trials: what one trial's variance is multiplied by to get that of the rate.
     thinning: float
 
@@ -84,7 +87,7 @@ class _Pair:
 
     def limits(self, z: float) -> tuple[Interval, Interval, float, float]:
         """Return the rates with their intervals, and the limits of the difference."""
-        z = _CAUTION * as_t(z, self.trials - 1)
+        z = _cautious(z, self.trials)
         first, second = self.baseline.interval(self.ratio, z), self.candidate.interval(self.ratio, z)
         value = second.value - first.value
         low = value - _distance(second.value - second.low, first.high - first.value)
@@ -126,8 +129,8 @@ def rate_on_these_cases(values: Values, weights: Weights | None = None, *, z: fl
     if shares is None:
         return None
     arm = _arm(values, shares)
-    least = _LEAST_BINARY if _is_binary(values, values, shares) else _LEAST_GRADED
-    return arm.interval(min(1.0, max(least, arm.within / arm.pooled)), z)
+    trials = sum(len(values[case]) for case in shares)
+    return arm.interval(_ratio((arm,), binary=_is_binary(values, values, shares)), _cautious(z, trials))
 
 
 def difference_like_these(baseline: Values, candidate: Values, weights: Weights | None = None) -> Interval | None:
@@ -225,11 +228,35 @@ def _pair(baseline: Values, candidate: Values, weights: Weights | None) -> _Pair
     shares = _shares(shared_cases(baseline, candidate), weights)
     if shares is None:
         return None
-    least = _LEAST_BINARY if _is_binary(baseline, candidate, shares) else _LEAST_GRADED
     first, second = _arm(baseline, shares), _arm(candidate, shares)
-    ratio = (first.within + second.within) / (first.pooled + second.pooled)
+    ratio = _ratio((first, second), binary=_is_binary(baseline, candidate, shares))
     trials = min(sum(len(arm[case]) for case in shares) for arm in (baseline, candidate))
-    return _Pair(first, second, min(1.0, max(least, ratio)), len(shares), trials)
+    return _Pair(first, second, ratio, len(shares), trials)
+
+
+def _ratio(arms: Sequence[_Arm], *, binary: bool) -> float:
+    """Return the share of the variance that lies within cases.
+
+    Trials that all end alike, in both arms, do not tell it: the first that does not may be of any case. So what of the
+    variance no trial has shown yet counts as if it were within cases.
+    """
+    seen = fsum(arm.within for arm in arms) / fsum(arm.pooled for arm in arms)
+    taken, count = fsum(arm.taken for arm in arms), sum(arm.count for arm in arms)
+    rate = taken / count
+    unseen = 1 - rate * (1 - rate) / _pooled(taken, count)
+    least = _LEAST_BINARY if binary else _LEAST_GRADED
+    return min(1.0, max(least, seen + max(0.0, unseen)))
+
+
+def _pooled(taken: float, count: int) -> float:
+    """Return the most that values can vary: as zeros and ones, with one more of each."""
+    middle = (taken + 1) / (count + 2)
+    return middle * (1 - middle)
+
+
+def _cautious(z: float, trials: int) -> float:
+    """Return how far limits reach that are known from so many trials."""
+    return _CAUTION * as_t(z, trials - 1)
 
 
 def _shares(cases: Sequence[str], weights: Weights | None) -> dict[str, float] | None:
@@ -248,9 +275,8 @@ def _is_binary(baseline: Values, candidate: Values, cases: Mapping[str, float]) 
 def _arm(values: Values, shares: Mapping[str, float]) -> _Arm:
     found = [values[case] for case in shares]
     count = sum(len(each) for each in found)
-    middle = (fsum(sum(each) for each in found) + 1) / (count + 2)
-    # The most that values with this mean can vary: as zeros and ones.
-    pooled = middle * (1 - middle)
+    taken = fsum(value for each in found for value in each)
+    pooled = _pooled(taken, count)
     total = (_squares([value for each in found for value in each]) * count / max(1, count - 1) + 2 * pooled) / (
         count + 2
     )
@@ -260,6 +286,8 @@ def _arm(values: Values, shares: Mapping[str, float]) -> _Arm:
         rate=fsum(share * _mean(values[case]) for case, share in shares.items()),
         within=within,
         pooled=pooled,
+        taken=taken,
+        count=count,
         thinning=fsum(share * share / len(values[case]) for case, share in shares.items()),
     )
 
