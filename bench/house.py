@@ -23,7 +23,7 @@ HOME = Path(__file__).resolve().parents[1]
 # What the house may come to. A module above, or a function, holds more than one idea.
 # 260 modules and 52,000 lines were meant for everything that is planned, and the rooms alone took 50,000. So the bound
 # moves with a feature that needs it, in a commit that says so; a feature begins by looking for what it can replace.
-MOST = {"packages": 13, "modules": 372, "lines": 79_000, "largest module": 500, "longest function": 60}
+MOST = {"packages": 13, "modules": 378, "lines": 79_800, "largest module": 500, "longest function": 60}
 
 # Runs one case in this process and notes whose code was called, and how deep.
 _WALK = """
