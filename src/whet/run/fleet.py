@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,9 @@ class Fleet:
             await anyio.sleep(_PAUSE_S)
 
     async def _open(self, node: Mapping[str, Any]) -> None:
-        found = await anyio.to_thread.run_sync(open_nodes, [node], self.token, self._limits, self._hellos)
+        opening = partial(open_nodes, [node], self.token, self._limits, self._hellos)
+        # A node that hangs must not keep a run from its end.
+        found = await anyio.to_thread.run_sync(opening, abandon_on_cancel=True)
         await asyncio.gather(*introduce(found, self._key))
         for run in self.runs.values():
             await self._give(found, run)
