@@ -81,7 +81,9 @@ function checkList(trial) {
 function signature(step) {
   if (step.kind === "call") return `call ${step.tool} ${JSON.stringify(step.args)}`;
   if (step.kind === "session") return step.event.type;
-  return `${step.kind} ${(step.text ?? step.event?.message ?? step.event?.command ?? step.event?.path ?? "").trim()}`;
+  const text = step.text ?? step.event?.message ?? step.event?.command ?? step.event?.path ?? "";
+  // Anybody can write an event, also one whose text is none.
+  return `${step.kind} ${typeof text === "string" ? text.trim() : JSON.stringify(text)}`;
 }
 
 function sessions(both) {
