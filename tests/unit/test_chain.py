@@ -16,6 +16,7 @@ from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.record.chain import Chain, Reading
 from whet.record.journal import Journal
+from whet.record.recorded_run import read_run
 from whet.record.run_file import RunFile, write_run_file
 
 LINES = 4
@@ -202,6 +203,21 @@ def test_a_trial_that_a_disk_stopped_is_done_again_and_what_it_took_still_counts
     assert again.read(entry).failure is None
     assert again.usage.cost_usd == pytest.approx(0.3)
     again.close()
+
+
+def test_a_run_stays_longer_if_a_disk_stopped_the_first_trial_that_was_added(path: Path) -> None:
+    """Else the look before it would be forgotten, and the trials that are missing too."""
+    journal = Journal(path)
+    journal.append(result(1))
+    journal.grow(2)
+    for added in (stopped(2), result(2), result(3)):
+        journal.append(added)
+    journal.close()
+
+    run = read_run(path.parent)
+
+    assert [line.result.failure for line in run.lines] == [None] * 3
+    assert (run.added, run.grown_from, run.rounds) == (2, (1,), 3)
 
 
 def test_random_bytes_for_a_journal_are_refused_and_raise_nothing_else(path: Path) -> None:

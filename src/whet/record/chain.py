@@ -14,7 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from whet.errors import DiskFailed, RecordChanged, RunBudgetSpent
 from whet.model import wire
@@ -236,6 +236,9 @@ def counted(lines: Iterable[Line]) -> list[Line]:
     found: dict[TrialKey, Line] = {}
     for line in lines:
         before = found.get(line.result.key)
-        if before is None or not is_done(before.result):
+        if before is None:
             found[line.result.key] = line
+        elif not is_done(before.result):
+            # That the run was made longer is said once, in the line of a trial that may have been stopped.
+            found[line.result.key] = structs.replace(line, grown=line.grown or before.grown)
     return list(found.values())
