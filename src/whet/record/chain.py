@@ -227,12 +227,17 @@ def refuse_other_run(line: Linked, run_file: Path) -> None:
 
 
 def is_done(result: TrialResult) -> bool:
-    """Return whether a trial has a result; one that a full disk or the end of the money stopped is tried again."""
-    return result.failure is None or result.failure.code not in (DiskFailed.code, RunBudgetSpent.code)
+    """Return whether a trial has a result."""
+    return result.failure is None or not is_tried_again(result.failure.code)
+
+
+def is_tried_again(code: str | None) -> bool:
+    """Return whether a resume tries a trial again that failed so: a full disk or the end of the money stopped it."""
+    return code in (DiskFailed.code, RunBudgetSpent.code)
 
 
 def counted(lines: Iterable[Line]) -> list[Line]:
-    """Return one line for each trial: the first, or the next one if a full disk stopped the trial."""
+    """Return one line for each trial: the first, or the next one if it was stopped and tried again."""
     found: dict[TrialKey, Line] = {}
     for line in lines:
         before = found.get(line.result.key)
