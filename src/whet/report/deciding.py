@@ -306,7 +306,7 @@ def gate(
         command=compared.samples.command,
         notes=tuple(dict.fromkeys(note for found in compared.comparisons for note in found.notes)),
         unfinished=compared.samples.unfinished,
-        limited=compared.run is not None and compared.run.asked.setting(_MONEY) not in (None, "unlimited"),
+        limited=_limited(compared.run),
         afresh=_afresh(compared.run, more),
     )
 
@@ -376,7 +376,13 @@ def _gate_rate(names: Sequence[str], settings: Settings, least: float) -> GateOu
         command=samples.command,
         notes=samples.notes,
         unfinished=samples.unfinished,
+        limited=_limited(recorded),
     )
+
+
+def _limited(run: _Recorded | None) -> bool:
+    """Return whether money may have ended a run."""
+    return isinstance(run, RecordedRun) and run.asked.setting(_MONEY) not in (None, "unlimited")
 
 
 def _errored(trials: Sequence[Sampled]) -> str:
