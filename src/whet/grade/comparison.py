@@ -37,6 +37,7 @@ from whet.model.comparison import (
     Errored,
     RunSamples,
     Sampled,
+    notes_on,
 )
 from whet.model.event import Results
 from whet.model.grade import CaseLift, Lift
@@ -324,7 +325,13 @@ def samples_of(results: Results) -> RunSamples:
         grown_from=plan.grown_from,
         rounds_planned=plan.until.rounds if plan.until else None,
         interleaved=plan.seed is not None,
+        notes=tuple(notes_on(voided=plan.voided, missing=missing_of(results))),
     )
+
+
+def missing_of(results: Results) -> int:
+    """Return how many trials of a run have not ended; those after a look that stopped it were never due."""
+    return 0 if any(look.stop for look in results.looks) else results.counts.get("not-run", 0)
 
 
 def comparisons_in(results: Results) -> tuple[Comparison, ...]:
