@@ -307,3 +307,35 @@ def test_two_resumes_at_once_leave_one_run_without_a_trial_twice(says: Project):
     assert len(keys) == len(set(keys)) == 36
     assert says.whet("verify", first).code == 0
     assert _json(says, "compare")["looks"] == 2
+
+
+def test_what_only_one_of_two_runs_has_is_told_by_the_gate_that_lets_the_rest_pass(says: Project):
+    """A new runner on which everything fails is not in the baseline, so that nothing compares it."""
+    says.settings(SAYS + SAYS.replace("says", "broken").replace("$SAYS", "wrong"))
+    right = ("--arm", "main=env:SAYS=right", "--trials", "20")
+    says.run(*right, "--runner", "says")
+    says.whet("baseline", "save", "release")
+    broken = says.run(*right).folder.name
+    more = says.run(*right, "--arm", "more=env:SAYS=wrong", "--runner", "says", "--case", "case-[0-4]").folder.name
+
+    beside, fewer = (_json(says, "gate", run, "--baseline", "release") for run in (broken, more))
+
+    assert beside["answer"] == "pass"
+    assert f"only {broken} ran on broken, so that is not compared" in beside["notes"]
+    assert "only in release, so not compared: 1 case (case-5)" in fewer["notes"]
+    assert f"only in {more}, so not compared: 1 arm (more)" in fewer["notes"]
+
+
+def test_the_looks_at_a_run_are_stored_with_its_baseline(says: Project):
+    """A run that ended when it looked best is the same run if its trials are stored."""
+    until = says.run(*WRONG_RIGHT, "--until-decided").folder.name
+    says.whet("baseline", "save", "until")
+    grown = says.run("--arm", "new=env:SAYS=right", "--trials", "2").folder.name
+    says.whet("run", "--resume", grown, "--add-trials", "2")
+    says.whet("baseline", "save", "grown")
+    last = says.run("--arm", "new=env:SAYS=right", "--trials", "4").folder.name
+
+    for run, stored in ((until, "until"), (grown, "grown")):
+        between, gated = _json(says, "compare", run, last), _json(says, "gate", last, "--baseline", stored)
+        assert gated["comparison"]["looks"] == between["looks"] > 1
+        assert gated["comparison"]["level"] == between["level"] > 0.95

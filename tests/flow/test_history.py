@@ -145,3 +145,20 @@ def test_a_page_goes_to_a_file_of_its_own_name_unless_you_name_one(project: Proj
     assert "no such folder" in nowhere.stderr
     assert bare.stdout == "wrote whet.html\n"
     assert (project.root / "whet.html").stat().st_size > 10_000
+
+
+def test_on_several_runners_a_change_that_makes_one_worse_is_told_and_named(project: Project) -> None:
+    """Also if the runner that is told last got better."""
+    one, two = (project.root / f"{name}.sh" for name in ("one", "two"))
+    project.settings(
+        "".join(f'{SHELL.replace("runners.sh", f"runners.{path.stem}")}args = ["{path}"]\n' for path in (one, two))
+    )
+    for first, second in (("echo yes", "echo no"), ("echo no # 2", "echo yes # 2")):
+        one.write_text(f"{first}\n")
+        two.write_text(f"{second}\n")
+        run(project, "Say yes.", "--trials", "6")
+
+    _, worse = (point["changed"] for point in history(project)["points"])
+
+    assert (worse["verdict"], worse["runner"], worse["difference"]) == ("worse", "one", -1.0)
+    assert "worse on one: -100 points" in project.whet("history", "suite").stdout

@@ -177,7 +177,7 @@ def test_a_run_that_has_stopped_does_nothing_more(coin: Project):
 def test_money_ends_a_run_before_a_round_that_it_would_not_pay_for_and_more_of_it_goes_on(coin: Project):
     # A round costs 20 cents.
     ran = coin.run(*_arms(45, 55, "--max-cost", "0.5", "--effect", "40"))
-    first, gate = ran.results, coin.whet("gate")
+    first, gate, rate = ran.results, coin.whet("gate"), coin.whet("gate", "--min-rate", "1")
 
     rest = coin.whet("run", "--resume", "latest", "--max-cost", "100")
 
@@ -185,10 +185,27 @@ def test_money_ends_a_run_before_a_round_that_it_would_not_pay_for_and_more_of_i
     assert (first["counts"]["total"], first["counts"]["not_run"]) == (10 * ROUND, 8 * ROUND)
     assert "the rest does not pay for another round" in ran.stdout + ran.stderr
     assert "stopped after round 2 of 10: the money is spent" in ran.stdout
-    assert f"finish the run first: whet run --resume {first['run_id']} --max-cost USD" in gate.stdout
+    for each in (gate, rate):
+        assert f"finish the run first: whet run --resume {first['run_id']} --max-cost USD" in each.stdout
     assert rest.results["stopped"] in ("decided", "hopeless", "rounds")
     assert len(set(_keys(coin))) == len(coin.journal()) > 2 * ROUND
     assert coin.whet("verify", "latest").code == 0
+
+
+def test_a_decision_of_a_run_that_the_money_ended_is_nowhere_told_without_that(coin: Project):
+    """It is no planned look, so the gate lets it not pass; who reads a report must know."""
+    rest = "the run is not finished: 118 trials are missing"
+    fixed = (argument for argument in _arms(1, 99) if argument != "--until-decided")
+    reporters = ("--reporter", "terminal", "--reporter", "markdown=o.md", "--reporter", "github")
+    ran = coin.run(*fixed, "--trials", "8", "--max-cost", "0.415", "--max-parallel", "1", *reporters)
+
+    document, compared = (coin.root / "o.md").read_text(), _json(coin, "compare")
+
+    assert (compared["verdict"], coin.whet("gate").code) == ("better", 5)
+    assert ran.results["comparisons"][0]["notes"] == compared["notes"] == [rest]
+    assert rest in ran.stdout.split("Decision")[1].split("whet compare")[0]
+    assert rest in next(line for line in ran.stdout.splitlines() if line.startswith("::notice"))
+    assert document.index("is better") < document.index(rest.capitalize()) < document.index("Results in")
 
 
 def test_a_look_that_was_changed_in_the_journal_is_noticed(coin: Project):

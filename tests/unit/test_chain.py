@@ -17,6 +17,8 @@ from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.record.chain import Chain, Line, Reading, read_line
 from whet.record.journal import Journal
+from whet.record.recorded_run import read_run
+from whet.record.rows import read_rows
 from whet.record.run_file import RunFile, write_run_file
 
 LINES = 4
@@ -29,9 +31,9 @@ def result(number: int, output: str = "") -> TrialResult:
     )
 
 
-def stopped(number: int) -> TrialResult:
-    """A trial that a full disk ended."""
-    failure = Failure(phase="workspace", code="disk", cause="infrastructure", message="no space left")
+def stopped(number: int, code: str = "disk") -> TrialResult:
+    """A trial that a full disk ended, or the money of its run."""
+    failure = Failure(phase="workspace", code=code, cause="infrastructure", message="no space left")
     return replace(result(number), status="errored", failure=failure, usage=Usage(cost_usd=0.1))
 
 
@@ -205,6 +207,34 @@ def test_a_trial_that_a_disk_stopped_is_done_again_and_what_it_took_still_counts
     assert again.read(entry).failure is None
     assert again.usage.cost_usd == pytest.approx(0.3)
     again.close()
+
+
+def test_a_run_stays_longer_if_a_disk_stopped_the_first_trial_that_was_added(path: Path) -> None:
+    """Else the look before it would be forgotten, and the trials that are missing too."""
+    journal = Journal(path)
+    journal.append(result(1))
+    journal.grow(2)
+    for added in (stopped(2), result(2), result(3)):
+        journal.append(added)
+    journal.close()
+
+    run = read_run(path.parent)
+
+    assert [line.result.failure for line in run.lines] == [None] * 3
+    assert (run.added, run.grown_from, run.rounds) == (2, (1,), 3)
+
+
+@pytest.mark.parametrize("code", ["disk", "max-cost"])
+def test_pages_and_comparisons_take_the_same_line_of_a_trial_that_was_stopped(path: Path, code: str) -> None:
+    journal = Journal(path)
+    for each in (stopped(1, code), replace(result(1), status="passed"), result(2)):
+        journal.append(each)
+    journal.close()
+
+    compared = {line.result.key.number: line.result.status for line in read_run(path.parent).lines}
+    shown = {key.number: row.status for key, row in read_rows(path.parent).rows.items()}
+
+    assert compared == shown == {1: "passed", 2: "failed"}
 
 
 def test_random_bytes_for_a_journal_are_refused_and_raise_nothing_else(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 import pytest
@@ -23,6 +24,8 @@ class Scored:
 
     scores: dict[tuple[str, str, str], float | None]
     weights: dict[str, float]
+    looks = ()
+    counts = MappingProxyType({"not-run": 0})
 
     @property
     def plan(self) -> Plan:

@@ -37,6 +37,7 @@ from whet.model.comparison import (
     Errored,
     RunSamples,
     Sampled,
+    notes_on,
 )
 from whet.model.event import Results
 from whet.model.grade import CaseLift, Lift
@@ -237,7 +238,12 @@ def comparisons_of(
                 runner=runner if runner in samples.of_arm(name) else None,
                 looks=looks,
                 interleaved=samples.interleaved,
-                notes=(*_alike(samples, before, name), *samples.notes, *_unseen(samples, before, name, runner)),
+                notes=(
+                    *_alike(samples, before, name),
+                    *_apart(samples, before, name),
+                    *samples.notes,
+                    *_unseen(samples, before, name, runner),
+                ),
             )
             for (before, name), each in compared.items()
             if not candidates or name in candidates
@@ -257,6 +263,18 @@ def on_runners(
 def _alike(samples: RunSamples, *pair: str) -> tuple[str, ...]:
     both = any(set(pair) <= set(group) for group in samples.alike)
     return ("the arms do not differ in anything",) if both else ()
+
+
+def _apart(samples: RunSamples, *pair: str) -> Iterable[str]:
+    """Yield on which runners only one of two arms ran, and so is not compared."""
+    before, after = (samples.of_arm(name) for name in pair)
+    if before.keys().isdisjoint(after):
+        if not samples.interleaved:
+            yield f"{pair[0]} ran on {', '.join(before)}, and {pair[1]} on {', '.join(after)}"
+        return
+    for name, own, other in ((pair[0], before, after), (pair[1], after, before)):
+        if alone := [runner for runner in own if runner not in other]:
+            yield f"only {name} ran on {', '.join(alone)}, so that is not compared"
 
 
 def _unseen(samples: RunSamples, baseline: str, candidate: str, runner: str) -> Iterable[str]:
@@ -307,7 +325,13 @@ def samples_of(results: Results) -> RunSamples:
         grown_from=plan.grown_from,
         rounds_planned=plan.until.rounds if plan.until else None,
         interleaved=plan.seed is not None,
+        notes=tuple(notes_on(voided=plan.voided, missing=missing_of(results))),
     )
+
+
+def missing_of(results: Results) -> int:
+    """Return how many trials of a run have not ended; those after a look that stopped it were never due."""
+    return 0 if any(look.stop for look in results.looks) else results.counts.get("not-run", 0)
 
 
 def comparisons_in(results: Results) -> tuple[Comparison, ...]:

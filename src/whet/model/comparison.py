@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Literal
 
 from whet.dataclass import dataclass
 from whet.model.benchmark import Interval
+from whet.reading.text import count
 
 Decision = Literal["better", "not-worse", "worse", "inconclusive"]
 # Why a run until decided ended; a look finds all but the end of the money.
@@ -98,6 +99,14 @@ class RunSamples:
     def of_arm(self, name: str) -> dict[str, tuple[Sampled, ...]]:
         """Return the trials of an arm, by runner."""
         return {each.runner: each.trials for each in self.arms if each.arm == name}
+
+
+def notes_on(*, voided: Iterable[str], missing: int) -> Iterator[str]:
+    """Yield what every comparison of a run has to say: which cases are void, and how many trials are missing."""
+    if void := ", ".join(voided):
+        yield f"void, so not compared: {void}"
+    if missing > 0:
+        yield f"the run is not finished: {count(missing, 'trial')} {'is' if missing == 1 else 'are'} missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,9 @@ class Baseline:
     saved_at: str
     weights: dict[str, float]
     digests: dict[str, str] = field(default_factory=dict)
+    # How often its run was looked at before it ended, as `RunSamples` has it: an arm may have ended as lucky as it was.
+    grown_from: tuple[int, ...] = ()
+    rounds_planned: int | None = None
     arms: tuple[_Arm, ...]
 
     def samples(self) -> RunSamples:
@@ -58,7 +61,15 @@ class Baseline:
             )
             for each in self.arms
         )
-        return RunSamples(name=self.name, arms=arms, weights=self.weights, digests=self.digests, interleaved=False)
+        return RunSamples(
+            name=self.name,
+            arms=arms,
+            weights=self.weights,
+            digests=self.digests,
+            grown_from=self.grown_from,
+            rounds_planned=self.rounds_planned,
+            interleaved=False,
+        )
 
 
 def baseline_path(folder: Path, name: str) -> Path:
@@ -81,6 +92,8 @@ def save_baseline(path: Path, samples: RunSamples, *, suite: str, digest: str | 
         saved_at=saved_at,
         weights=dict(samples.weights),
         digests=dict(samples.digests),
+        grown_from=samples.grown_from,
+        rounds_planned=samples.rounds_planned,
         arms=tuple(_Arm(arm=each.arm, runner=each.runner, cases=_by_case(each)) for each in samples.arms),
     )
     with writing(path):

@@ -110,7 +110,7 @@ class RecordedBatch:
             arms=tuple(ArmSamples(arm=arm, runner=runner, trials=tuple(own)) for (arm, runner), own in trials.items()),
             weights={f"{name}/{case}": weight for name, each in compared for case, weight in each.weights.items()},
             digests={f"{name}/{case}": digest for name, each in compared for case, digest in each.digests.items()},
-            grown_from=first.grown_from,
+            grown_from=tuple(sorted({size for _, each in compared for size in each.grown_from})),
             interleaved=all(each.interleaved for _, each in compared),
             alike=first.alike,
             unfinished=(self.run_dir.name,) if any(run.missing > 0 for _, run in self.runs) else (),

@@ -14,7 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from whet.errors import DiskFailed, RecordChanged, RunBudgetSpent
 from whet.model import wire
@@ -253,15 +253,23 @@ def changed(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged
 
 
 def is_done(result: TrialResult) -> bool:
-    """Return whether a trial has a result; one that a full disk or the end of the money stopped is tried again."""
-    return result.failure is None or result.failure.code not in (DiskFailed.code, RunBudgetSpent.code)
+    """Return whether a trial has a result."""
+    return result.failure is None or not is_tried_again(result.failure.code)
+
+
+def is_tried_again(code: str | None) -> bool:
+    """Return whether a resume tries a trial again that failed so: a full disk or the end of the money stopped it."""
+    return code in (DiskFailed.code, RunBudgetSpent.code)
 
 
 def counted(lines: Iterable[Line]) -> list[Line]:
-    """Return one line for each trial: the first, or the next one if a full disk stopped the trial."""
+    """Return one line for each trial: the first, or the next one if it was stopped and tried again."""
     found: dict[TrialKey, Line] = {}
     for line in lines:
         before = found.get(line.result.key)
-        if before is None or not is_done(before.result):
+        if before is None:
             found[line.result.key] = line
+        elif not is_done(before.result):
+            # That the run was made longer is said once, in the line of a trial that may have been stopped.
+            found[line.result.key] = structs.replace(line, grown=line.grown or before.grown)
     return list(found.values())

@@ -14,7 +14,7 @@ from whet.errors import NothingSelected, StoreError, UsageError
 from whet.grade.comparison import sampled
 from whet.model import wire
 from whet.model.arm import baseline_of
-from whet.model.comparison import ArmSamples, RunSamples, Sampled
+from whet.model.comparison import ArmSamples, Look, RunSamples, Sampled, notes_on
 from whet.model.run import ExecutionKey, TrialKey, TrialResult
 from whet.model.session import SessionSummary
 from whet.record.chain import LONGEST_LINE, Line, Rounds, counted, is_done
@@ -108,10 +108,7 @@ class RecordedRun(BegunRun):
             command=self.asked.command or "run",
             alike=self._alike(),
             unfinished=(self.run_dir.name,) if self.missing > 0 else (),
-            notes=(
-                *((f"void, so not compared: {', '.join(self.asked.voided)}",) if self.asked.voided else ()),
-                *((f"the run is not finished: {self.missing} trials are missing",) if self.missing > 0 else ()),
-            ),
+            notes=tuple(notes_on(voided=self.asked.voided, missing=self.missing)),
         )
 
     def _alike(self) -> tuple[tuple[str, ...], ...]:

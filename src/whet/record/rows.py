@@ -9,11 +9,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from whet.errors import DiskFailed, StoreError
+from whet.errors import StoreError
 from whet.model import wire
 from whet.model.comparison import Look
 from whet.model.grade import Status
-from whet.record.chain import link_of, read_as
+from whet.record.chain import is_tried_again, link_of, read_as
 from whet.record.folder import JOURNAL_FILE
 from whet.record.recorded_run import journal_lines
 from whet.record.verifying import check_each
@@ -98,8 +98,8 @@ class TrialRow(Struct, kw_only=True):
 
     @property
     def done(self) -> bool:
-        """Whether it is not tried again; one that a full disk stopped is."""
-        return self.failure is None or self.failure.code != DiskFailed.code
+        """Whether it is not tried again."""
+        return self.failure is None or not is_tried_again(self.failure.code)
 
     @property
     def first(self) -> Status:

@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from whet.grade.comparison import missing_of
 from whet.model.benchmark import Interval
-from whet.model.comparison import Amount, AmountChange, CaseChange, Comparison, Decision, Stop
+from whet.model.comparison import Amount, AmountChange, CaseChange, Comparison, Decision, Stop, notes_on
 from whet.model.event import Looked, Results
 from whet.reading.text import count, duration, money, number, percent
 
@@ -57,10 +58,10 @@ def look_line(looked: Looked) -> str:
 
 
 def why_stopped(results: Results) -> str:
-    """Return why a run until decided ended, in a sentence; nothing for other runs."""
+    """Return why a run until decided ended, in a sentence; of other runs only that they did not end."""
     until = results.plan.until
     if until is None:
-        return ""
+        return next(notes_on(voided=(), missing=missing_of(results)), "")
     words: dict[Stop | None, str] = {
         "decided": "it is decided",
         "hopeless": f"a difference of {points(until.effect, sign=False)} points would hardly be found by the end",

@@ -38,6 +38,7 @@ from whet.report.comparison import comparison_lines, comparisons_document, sente
 _RUN_AND_ARMS, _TWO = 3, 2
 _Recorded: TypeAlias = RecordedRun | RecordedBatch
 _MONEY = "run.max_cost_usd"
+_NAMES_SHOWN = 5
 _HARDLY = "more trials of this run would hardly decide it"
 _ERRORED = "more trials would error too: mend what made them error, and run it again"
 _TOGETHER = (
@@ -179,14 +180,26 @@ def compare_across(before: RunSamples, after: RunSamples, *, margin: float, shar
             *(replace(each, arm=new_name[each.arm]) for each in after.arms if each.arm in dict(pairs).values()),
         ),
         weights={**before.weights, **after.weights},
-        grown_from=before.grown_from or after.grown_from,
-        rounds_planned=before.rounds_planned or after.rounds_planned,
+        grown_from=tuple(sorted({*before.grown_from, *after.grown_from})),
+        rounds_planned=max(before.rounds_planned or 0, after.rounds_planned or 0) or None,
         interleaved=False,
         unfinished=(*before.unfinished, *after.unfinished),
-        notes=(_AT_DIFFERENT_TIMES, *before.notes, *after.notes),
+        notes=(_AT_DIFFERENT_TIMES, *_only_in_one(before, after, pairs), *before.notes, *after.notes),
     )
     found = comparisons_of(both, pairs=[(old_name[old], new_name[new]) for old, new in pairs], margin=margin)
     return Compared(samples=replace(after, unfinished=both.unfinished), comparisons=_some(found, after))
+
+
+def _only_in_one(before: RunSamples, after: RunSamples, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the arms and cases that one of two has alone: nothing is decided about them."""
+    for run, other, names in ((before, after, {old for old, _ in pairs}), (after, before, {new for _, new in pairs})):
+        arms = [name for name in run.names if name not in names]
+        own, others = ({trial.case for arm in each.arms for trial in arm.trials} for each in (run, other))
+        cases = [case for case in run.weights if case in own - others]
+        for noun, found in (("arm", arms), ("case", cases)):
+            if found:
+                shown = [*found[:_NAMES_SHOWN], *((f"{len(found) - _NAMES_SHOWN} more",) * (len(found) > _NAMES_SHOWN))]
+                yield f"only in {run.name}, so not compared: {count(len(found), noun)} ({', '.join(shown)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +306,7 @@ def gate(
         command=compared.samples.command,
         notes=tuple(dict.fromkeys(note for found in compared.comparisons for note in found.notes)),
         unfinished=compared.samples.unfinished,
-        limited=compared.run is not None and compared.run.asked.setting(_MONEY) not in (None, "unlimited"),
+        limited=_limited(compared.run),
         afresh=_afresh(compared.run, more),
     )
 
@@ -363,7 +376,13 @@ def _gate_rate(names: Sequence[str], settings: Settings, least: float) -> GateOu
         command=samples.command,
         notes=samples.notes,
         unfinished=samples.unfinished,
+        limited=_limited(recorded),
     )
+
+
+def _limited(run: _Recorded | None) -> bool:
+    """Return whether money may have ended a run."""
+    return isinstance(run, RecordedRun) and run.asked.setting(_MONEY) not in (None, "unlimited")
 
 
 def _errored(trials: Sequence[Sampled]) -> str:

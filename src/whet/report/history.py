@@ -67,5 +67,5 @@ def _change(changed: DecidedChange | None) -> str:
     if changed is None:
         return ""
     moved = f"{points(changed.difference)} points ({points(changed.low)} to {points(changed.high)})"
-    word = _WORDS[changed.verdict]
-    return f"{word}: {moved}" if word else f"not decided: {moved}"
+    where = f" on {one_line(changed.runner, 30)}" if changed.runner else ""
+    return f"{_WORDS[changed.verdict] or 'not decided'}{where}: {moved}"

@@ -308,6 +308,8 @@ class DecidedChange(Struct, kw_only=True):
     low: float
     high: float
     run: str
+    # If it was run on several.
+    runner: str | None = None
 
 
 class HistoryPoint(Struct, kw_only=True):

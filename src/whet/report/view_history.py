@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
@@ -12,7 +13,7 @@ from msgspec import Struct
 from whet.errors import UsageError, WhetError
 from whet.grade.comparison import comparisons_of
 from whet.model import wire
-from whet.model.comparison import ArmSamples, RunSamples, Sampled
+from whet.model.comparison import ArmSamples, Decision, RunSamples, Sampled
 from whet.model.grade import AS_EXPECTED, PASSED
 from whet.record.folder import SOURCES_FILE
 from whet.record.inside import read_inside
@@ -25,6 +26,7 @@ from whet.report.view_run import RunView
 MOST_POINTS = 200
 _LARGEST_SOURCES = 64 << 20
 _Execution = tuple[str, str, str]
+_FIRST_TOLD: tuple[Decision, ...] = ("worse", "better", "inconclusive", "not-worse")
 
 
 def of_suite(views: Sequence[RunView], suite: str) -> list[RunView]:
@@ -104,30 +106,49 @@ def _changes(segments: Sequence[Sequence[RunView]]) -> dict[str, DecidedChange]:
     """
     known = [segment for own in segments if (segment := _together(own)) is not None]
     arms: list[ArmSamples] = []
-    pairs: dict[tuple[str, str], tuple[str, str]] = {}
+    pairs: dict[tuple[str, str], tuple[str, str, str]] = {}
     for before, after in pairwise(known):
         try:
             both = on_shared_cases(before, after)
         except UsageError:
             # Nothing is left of the suite as it was.
             continue
-        # Each pair has arms of its own: what it has in common is not what the next one has.
-        names = (f"{before.name} before {after.name}", f"{after.name} after {before.name}")
-        pairs[names] = (before.name, after.name)
-        arms += (replace(arm, arm=name) for name, each in zip(names, both, strict=True) for arm in each.arms)
+        for runner, of_both in _runners(*both).items():
+            # Each pair has arms of its own: what it has in common is not what the next one has.
+            names = (f"{before.name} before {after.name} on {runner}", f"{after.name} after {before.name} on {runner}")
+            pairs[names] = (before.name, after.name, runner)
+            # Not on their runners: comparisons on different ones would not share one error.
+            arms += (replace(arm, arm=name, runner="") for name, arm in zip(names, of_both, strict=True))
     if not pairs:
         return {}
     weights = {case: weight for each in known for case, weight in each.weights.items()}
     samples = RunSamples(name="history", arms=tuple(arms), weights=weights, interleaved=False)
     changes: dict[str, DecidedChange] = {}
-    for found in comparisons_of(samples, pairs=tuple(pairs)):
-        before_run, run = pairs[found.baseline, found.candidate]
-        # With several runners, the one that says most is shown.
-        if run not in changes or found.verdict in ("better", "worse"):
-            changes[run] = DecidedChange(
-                verdict=found.verdict, difference=found.difference, low=found.low, high=found.high, run=before_run
-            )
+    runners = Counter(run for _, run, _ in pairs.values())
+    compared = comparisons_of(samples, pairs=tuple(pairs))
+    # With several runners, one that got worse is shown, and it is not worse only if it is so on all.
+    for found in sorted(compared, key=lambda each: _FIRST_TOLD.index(each.verdict)):
+        before_run, run, runner = pairs[found.baseline, found.candidate]
+        changes.setdefault(
+            run,
+            DecidedChange(
+                verdict=found.verdict,
+                difference=found.difference,
+                low=found.low,
+                high=found.high,
+                run=before_run,
+                runner=runner if runners[run] > 1 else None,
+            ),
+        )
     return changes
+
+
+def _runners(before: RunSamples, after: RunSamples) -> dict[str, tuple[ArmSamples, ArmSamples]]:
+    """Return the trials of both on each runner that both have, or on the only one of each."""
+    old, new = ({each.runner: each for each in samples.arms} for samples in (before, after))
+    if len(old) == len(new) == 1:
+        return {runner: (next(iter(old.values())), each) for runner, each in new.items()}
+    return {runner: (old[runner], each) for runner, each in new.items() if runner in old}
 
 
 def _together(views: Sequence[RunView]) -> RunSamples | None:

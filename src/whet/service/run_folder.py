@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from whet.errors import DiskFailed
+from whet.record.chain import is_tried_again
 from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, write_atomically
 from whet.record.recorded_run import journal_lines, run_folders
 from whet.record.run_file import read_run_file
@@ -165,7 +165,7 @@ def _trial_ended(line: bytes) -> NewEvent:
         "duration_s": trial.get("duration_s"),
         "failure": {"code": failure.get("code"), "message": failure.get("message")} if failure else None,
     }
-    # A trial that a full disk stopped is run again, and then it is another event.
-    identity = [key, trial.get("started_at")] if failure.get("code") == DiskFailed.code else key
+    # A trial that was stopped is run again, and then it is another event.
+    identity = [key, trial.get("started_at")] if is_tried_again(failure.get("code")) else key
     mark = hashlib.sha256(msgspec.json.encode(identity)).hexdigest()
     return NewEvent(mark, "trial_ended", msgspec.json.encode(payload))

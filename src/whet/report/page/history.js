@@ -54,7 +54,7 @@ function runTable(runs) {
     ["Run", (run) => [runLink(run.run, exactly(run.started_at) ?? said(run.run)), run.started_at ? el("span", { class: "quiet title" }, el("code", null, said(run.run))) : null]],
     ["As expected", (run) => run.rate && `${percent(run.rate.value)} (${percent(run.rate.low)} to ${percent(run.rate.high)})`],
     ["Trials", (run) => run.counts && counted(run.counts)],
-    ["Against other content", (run) => run.changed && [badge(decisionVerdict(run.changed.verdict)), " ", el("span", { class: "figure" }, `${points(run.changed.difference)} (${points(run.changed.low)} to ${points(run.changed.high)})`)]],
+    ["Against other content", (run) => run.changed && [badge(decisionVerdict(run.changed.verdict)), " ", el("span", { class: "figure" }, `${points(run.changed.difference)} (${points(run.changed.low)} to ${points(run.changed.high)})${run.changed.runner ? ` on ${run.changed.runner}` : ""}`)]],
     ["Content", (run) => el("code", { title: `A hash of what was tested: ${run.content}` }, said(run.content.slice(0, 8)))],
     ["Commit", (run) => run.commit && el("code", { title: run.commit }, said(run.commit.slice(0, 10)))],
     ["Skill", (run) => run.skill && el("code", { title: run.skill }, said(skillName(run.skill)))],
