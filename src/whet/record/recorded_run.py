@@ -14,7 +14,7 @@ from whet.errors import NothingSelected, StoreError, UsageError
 from whet.grade.comparison import sampled
 from whet.model import wire
 from whet.model.arm import baseline_of
-from whet.model.comparison import ArmSamples, Look, RunSamples, Sampled, notes_on
+from whet.model.comparison import ArmSamples, RunSamples, Sampled, notes_on
 from whet.model.run import ExecutionKey, TrialKey, TrialResult
 from whet.model.session import SessionSummary
 from whet.record.chain import LONGEST_LINE, Line, Rounds, counted, is_done
