@@ -50,6 +50,34 @@ def _results(folder: Path) -> dict[str, Any]:
     return found
 
 
+def test_suites_of_one_command_each_have_their_own_helpers_of_one_name(project: Project):
+    project.settings(SHELL)
+    for name in ("one", "two", "three"):
+        project.write(f"{name}/helper.py", f"EXPECTED = {name!r}\n")
+        # Packages without `__init__.py`, and imports that only the check makes.
+        project.write(f"{name}/parts/words.py", f"EXPECTED = {name!r}\n")
+        project.write(f"{name}/late.py", f"EXPECTED = {name!r}\n")
+        project.write(
+            f"{name}/suite.py",
+            f"""
+from helper import EXPECTED
+from parts.words import EXPECTED as ALSO
+from whet import case
+
+@case(prompt="echo {name}")
+def is_itself(session, ctx):
+    import helper
+    from late import EXPECTED as LATE
+    assert session.final_output == EXPECTED == ALSO == LATE == helper.EXPECTED
+""",
+        )
+
+    done = project.whet("run", "one/suite.py", "two/suite.py", "three/suite.py")
+
+    assert done.code == 0, done.stdout + done.stderr
+    assert "3 of 3 trials went as expected" in done.stdout
+
+
 def test_a_folder_stands_for_the_suites_in_it(many: Project):
     done = many.whet("run", ".")
 

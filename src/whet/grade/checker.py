@@ -23,6 +23,7 @@ from whet.grade.context import CheckContext, lacked_by
 from whet.grade.evidence import EventLog
 from whet.grade.expect.asserts import text_of
 from whet.grade.expect.group import questions_of
+from whet.grade.expect.homes import enter, home_of
 from whet.grade.expect.looked import looking
 from whet.grade.expect.scope import SoftThenCrashed, collecting
 from whet.grade.mistakes import complaint, finish, is_mistake, noticing, stumbled_over, traceback_of
@@ -72,6 +73,7 @@ class Checker:
     """Serves requests for one suite."""
 
     def __init__(self, suite: Suite) -> None:
+        enter(home_of(suite.source))
         self._cases = {case.id: case for case in suite.cases}
         self._folder = str(suite.source.parent)
         # What the agent wrote, perhaps among the author's files.

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from whet.dataclass import dataclass
 from whet.errors import UsageError
+from whet.grade.expect.homes import top_of
 from whet.ground.parcels import pack
 from whet.ground.tree import identities
 from whet.model.request import Settings
@@ -32,7 +33,6 @@ from whet.model.suite import PackageSpec, Suite
 from whet.record.folder import JOURNAL_FILE, RUN_FILE
 from whet.run.parts import HIDDEN_VARIABLE
 from whet.suites.format import load_suite
-from whet.suites.python import top_of
 
 _NONCE = 12
 _FUNCTION = "function"

@@ -17,6 +17,7 @@ from typing import Any
 
 from whet.errors import Problem, SuiteError
 from whet.grade.expect.asserts import text_of
+from whet.grade.expect.homes import PACKAGE, enter, home_of, top_of
 from whet.grade.expect.rewriting import SuiteLoader, rewrite_helpers
 from whet.model.suite import Case, Suite
 from whet.reading.fields import Fields, Findings
@@ -25,7 +26,6 @@ from whet.suites.format import held_out, note_shared_ids
 from whet.suites.python_fields import PYTHON, lower_case, lower_workspace
 from whet.suites.python_mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
 
-_PACKAGE = "__init__.py"
 # The prefix of the module of a suite outside of packages.
 _OUTSIDE_PACKAGES = "whet_suite_"
 
@@ -90,17 +90,9 @@ def _unrun(module: ModuleType) -> Iterator[Problem]:
         )
 
 
-def top_of(path: Path) -> Path:
-    """Return the folder that the suite's imports start from: its own, or that of the topmost package around it."""
-    top = path.parent
-    while (top / _PACKAGE).is_file() and (top.parent / _PACKAGE).is_file():
-        top = top.parent
-    return top
-
-
 def _name(path: Path) -> str:
     """Return the module's name: its own in its package, elsewhere one that no other module has."""
-    if not (path.parent / _PACKAGE).is_file():
+    if not (path.parent / PACKAGE).is_file():
         return f"{_OUTSIDE_PACKAGES}{path.stem}"
     return ".".join((*path.parent.relative_to(top_of(path).parent).parts, path.stem))
 
@@ -108,15 +100,17 @@ def _name(path: Path) -> str:
 def _import(path: Path) -> ModuleType:
     """Import the module with its folder on the path, or with the folder that has its package."""
     name, top = _name(path), top_of(path)
-    package = name.rpartition(".")[0] if (path.parent / _PACKAGE).is_file() else ""
+    package = name.rpartition(".")[0] if (path.parent / PACKAGE).is_file() else ""
     spec = importlib.util.spec_from_file_location(name, path, loader=SuiteLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise SuiteError([Problem(file=str(path), message="cannot be imported")])
     most_s = limit_s(os.environ)
     module = importlib.util.module_from_spec(spec)
     authoring.marked.pop(name, None)
-    sys.path += [str(path.parent), *([str(top.parent)] if package else [])]
-    rewrite_helpers(top.parent if package else path.parent)
+    enter(home_of(path))
+    wanted = (str(path.parent), *([str(top.parent)] if package else []))
+    sys.path += [place for place in wanted if place not in sys.path]
+    rewrite_helpers(home_of(path))
     try:
         # What a module prints while it loads must not get between the lines of a reporter.
         with (
@@ -213,13 +207,13 @@ def _import_problem(path: Path, error: BaseException) -> Problem:
 def _import_hint(path: Path, error: BaseException) -> str | None:
     """Return how imports of a suite work, if the author seems to expect something else."""
     if isinstance(error, ImportError) and "no known parent package" in text_of(error):
-        return f"relative imports need a package: add {_PACKAGE} to {path.parent}, or write `import helpers`"
+        return f"relative imports need a package: add {PACKAGE} to {path.parent}, or write `import helpers`"
     if isinstance(error, ImportHangs):
         return HINT
     top = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     holder = next((folder for folder in path.parents if top and top == folder.name), None)
     if holder is not None:
-        return f"{holder} is not a package: add {_PACKAGE} to it and to the folders between it and the suite"
+        return f"{holder} is not a package: add {PACKAGE} to it and to the folders between it and the suite"
     return None
 
 

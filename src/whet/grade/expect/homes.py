@@ -1,0 +1,70 @@
+"""Where each suite finds its own helpers: suites of one run may have helpers of the same name in folders of their own.
+
+Python knows a module by its name alone. So a process is at home with one suite at a time: its folders are on the path
+and its modules are imported, and those of other suites are set aside until somebody enters their home again.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+_INSTALLED = "site-packages"
+PACKAGE = "__init__.py"
+
+
+class _Home(NamedTuple):
+    path: list[str]
+    modules: dict[str, ModuleType]
+
+
+class _State:
+    here: Path | None = None
+    # The path before the first suite was loaded.
+    outside: tuple[str, ...] = ()
+    left: dict[Path, _Home] = {}  # noqa: RUF012 - one for the process
+
+
+def top_of(path: Path) -> Path:
+    """Return the folder that the suite's imports start from: its own, or that of the topmost package around it."""
+    top = path.parent
+    while (top / PACKAGE).is_file() and (top.parent / PACKAGE).is_file():
+        top = top.parent
+    return top
+
+
+def home_of(path: Path) -> Path:
+    """Return the folder in which Python looks for the modules of the suite at *path*: around its package, if any."""
+    return top_of(path).parent if (path.parent / PACKAGE).is_file() else path.parent
+
+
+def enter(folder: Path) -> None:
+    """Let imports find what belongs to the suites in *folder*, also those of a check while it runs."""
+    if folder == _State.here:
+        return
+    if _State.here is None:
+        _State.outside = tuple(sys.path)
+    else:
+        _State.left[_State.here] = _Home(list(sys.path), _taken_out(_State.here))
+    path, modules = _State.left.pop(folder, (_State.outside, {}))
+    sys.path[:] = path
+    sys.modules.update(modules)
+    _State.here = folder
+
+
+def _taken_out(folder: Path) -> dict[str, ModuleType]:
+    """Take the modules that were imported from *folder* out of the imported ones, and return them."""
+    beginning = f"{folder}/"
+    own = {name: module for name, module in sys.modules.items() if _is_from(module, beginning)}
+    for name in own:
+        del sys.modules[name]
+    return own
+
+
+def _is_from(module: ModuleType, beginning: str) -> bool:
+    file = getattr(module, "__file__", None)
+    # A folder without `__init__.py` is a package without a file.
+    places = [file] if isinstance(file, str) else list(getattr(module, "__path__", ()))
+    return any(isinstance(each, str) and each.startswith(beginning) and _INSTALLED not in each for each in places)
