@@ -182,8 +182,8 @@ class Fleet:
         """Take what a node tells, and tell it what it should know, until it is gone."""
         with suppress(*_GONE):
             while True:
-                told = await node.keeper.told.remote(_POLL_S)
-                if not self._take(told):
+                said = await node.keeper.said.remote(_POLL_S)
+                if not self._take(said):
                     break
                 names, self.fetched[node.id] = self.fetched.get(node.id, []), []
                 if names:
@@ -197,19 +197,19 @@ class Fleet:
         with suppress(*_GONE):
             await self._limits.release.remote(node.id)
 
-    def _take(self, told: list[dict[str, Any]]) -> bool:
-        """Take what a node told; return whether it goes on."""
+    def _take(self, said: list[dict[str, Any]]) -> bool:
+        """Take what a node says; return whether it goes on."""
         by_token = {run.token: run for run in self.runs.values()}
-        for message in told:
+        for message in said:
             if "run" in message:
                 by_token[message["run"]].take(message)
-        return not any("ended" in message for message in told)
+        return not any("ended" in message for message in said)
 
     async def _hear_limits(self) -> None:
         """Show when a provider makes all nodes wait."""
         with suppress(*_GONE):
             while True:
-                for message in await self._limits.told.remote():
+                for message in await self._limits.said.remote():
                     self._notice(message)
                 await anyio.sleep(_POLL_S)
 
@@ -228,7 +228,7 @@ class Fleet:
                 with suppress(*_GONE):
                     # Its answer is that it has ended.
                     await node.keeper.ask.remote({"do": "end"})
-                self._take(await node.keeper.told.remote(0.0))
+                self._take(await node.keeper.said.remote(0.0))
 
         await asyncio.gather(*(end(node) for node in self.nodes.values()))
 

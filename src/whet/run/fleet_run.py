@@ -83,7 +83,7 @@ class FleetRun:
         self.order = write_order(order)
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """Take what a node told of this run."""
+        """Take what a node says of this run."""
         parts = self.parts
         if "notice" in message:
             self.state.notice(message["notice"])

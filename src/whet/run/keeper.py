@@ -110,7 +110,7 @@ class Keeper:
         self._writer: asyncio.StreamWriter | None = None
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
-        self._told: list[Any] = []
+        self._said: list[Any] = []
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -158,14 +158,14 @@ class Keeper:
 
         return await asyncio.to_thread(piece)
 
-    async def told(self, patience_s: float) -> list[Any]:
-        """Return what the process has told since the last call; waits a while if that is nothing."""
-        if not self._told:
+    async def said(self, patience_s: float) -> list[Any]:
+        """Return what the process has said since the last call; waits a while if that is nothing."""
+        if not self._said:
             self._news.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), patience_s)
-        told, self._told = self._told, []
-        return told
+        said, self._said = self._said, []
+        return said
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -177,11 +177,11 @@ class Keeper:
                     if (answer := self._answers.pop(message["id"], None)) and not answer.done():
                         answer.set_result(message)
                 else:
-                    self._told.append(message)
+                    self._said.append(message)
                     self._news.set()
         except (asyncio.IncompleteReadError, OSError):
             self._writer = None
-            self._told.append({"ended": self._node})
+            self._said.append({"ended": self._node})
             self._news.set()
             for answer in self._answers.values():
                 if not answer.done():
@@ -208,11 +208,11 @@ class Limits:
         self._turnstiles: dict[str, Turnstile] = {}
         # What is under way, by node: a node that is gone makes room.
         self._held: dict[tuple[str, str], int] = {}
-        self._told: list[str] = []
+        self._said: list[str] = []
 
     def _of(self, host: str) -> Turnstile:
         if host not in self._turnstiles:
-            self._turnstiles[host] = Turnstile(*self._most, lambda what: self._told.append(f"{host} {what}"))
+            self._turnstiles[host] = Turnstile(*self._most, lambda what: self._said.append(f"{host} {what}"))
         return self._turnstiles[host]
 
     async def enter(self, node: str, host: str) -> None:
@@ -240,10 +240,10 @@ class Limits:
             while self._held[held, host]:
                 await self.leave(node, host)
 
-    async def told(self) -> list[str]:
+    async def said(self) -> list[str]:
         """Return what people should know since the last call."""
-        told, self._told = self._told, []
-        return told
+        said, self._said = self._said, []
+        return said
 
 
 def hold_here(token: str, asked: dict[str, Any]) -> bytes:

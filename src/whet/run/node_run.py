@@ -41,7 +41,7 @@ def spool_name(key: TrialKey) -> str:
 
 
 class _Asked:
-    """The part of a run's state that trials use, on a node: everything is told to the driver."""
+    """The part of a run's state that trials use, on a node: the driver hears everything."""
 
     def __init__(self, order: Order, run_dir: Path, sandbox: str, tell: Callable[[dict[str, Any]], None]) -> None:
         self.plan: Plan = order.plan
