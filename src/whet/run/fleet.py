@@ -118,7 +118,11 @@ class Fleet:
         order = {"do": "order", "order": sealed(run.order, self._key), "run": run.token, "sandbox": run.sandbox}
         for node, answer in zip(nodes, await _asked(nodes, order), strict=True):
             run.spools[node.id] = answer["spool"]
-            run.finished |= {name: Left(node, name, size) for name, size in answer["finished"].items()}
+            left = {name: Left(node, name, size) for name, size in answer["finished"].items()}
+            # A driver that was killed had these, and could not say so any more.
+            known = run.recorded() & left.keys() if left else set()
+            self.fetched.setdefault(node.id, []).extend((run.token, name) for name in known)
+            run.finished |= {name: each for name, each in left.items() if name not in known}
 
     async def _send(self, digest: str, place: Path, nodes: list[ClusterNode]) -> None:
         with place.open("rb") as file:
