@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
@@ -146,6 +146,8 @@ class Fleet:
                 if node is not None:
                     await self._open(node)
                     self._failed.pop(node_id, None)
+                    if known is None:
+                        self._notice(f"node {self.nodes[node_id].address} has joined, and takes part", "info")
                     return
             except (UsageError, *_GONE) as error:
                 # Something may have been killed while it was opened.
@@ -176,8 +178,8 @@ class Fleet:
                     if run.settings.is_default("run.max_parallel"):
                         run.state.widen(slots(run.plan.executions, run.settings, among=self.nodes))
 
-    def _notice(self, message: str) -> None:
-        next(iter(self.runs.values())).state.notice(message)
+    def _notice(self, message: str, level: Literal["info", "warning"] = "warning") -> None:
+        next(iter(self.runs.values())).state.notice(message, level)
 
     async def _listen(self, node: ClusterNode) -> None:
         """Take what a node tells, and tell it what it should know, until it is gone."""
