@@ -65,7 +65,7 @@ class FleetRun:
         for number, root in enumerate(roots_of(self.plan, self.settings)):
             place = self.parts.scratch / f"p{number}"
             with place.open("wb") as file:
-                digest, size = write_parcel(packed(root, self.plan, self.settings), file)
+                digest, size = write_parcel(packed(root, self.plan, self.settings), file, most=_MOST_CARRIED - total)
             total += size
             if total > _MOST_CARRIED:
                 raise UsageError(
