@@ -177,7 +177,7 @@ def test_the_head_may_be_named_by_any_address_of_its_machine(three_nodes: Loopba
     assert ended.code == 0, ended.stderr
 
 
-def test_a_signal_to_end_interrupts_a_driver_as_soon_as_it_is_connected(three_nodes: LoopbackCluster) -> None:
+def test_ray_does_not_keep_the_signal_to_end_for_itself(three_nodes: LoopbackCluster) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", CONNECTED, three_nodes.on],
         capture_output=True,
@@ -193,6 +193,7 @@ CONNECTED = """
 import os, signal, sys
 from whet.run.cluster_nodes import connect
 
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 connect(sys.argv[1])
 try:
     os.kill(os.getpid(), signal.SIGTERM)

@@ -120,14 +120,15 @@ def _join(on: str, address: str, common: dict[str, Any]) -> None:
 
 
 def _begin(**options: Any) -> None:
-    """Connect this process. Ray would exit at a SIGTERM, now and later: here, that interrupts as Ctrl-C does."""
+    """Connect this process. Ray would exit at a SIGTERM, now and later: it interrupts here, and is ours again then."""
+    before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options)
     except SystemExit as error:
         raise KeyboardInterrupt from error
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, before)
 
 
 def _ask_head(on: str, address: str) -> str:
