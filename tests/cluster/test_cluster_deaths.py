@@ -121,6 +121,8 @@ def test_a_driver_that_is_killed_leaves_nothing_running_and_goes_on_with_what_en
     hold_whole(three_nodes, project, ended)
     # No agent worked twice on a trial that had ended.
     assert started() == TRIALS
+    # Also what the driver had fetched and could not tell the nodes to forget is gone.
+    assert [*spool.glob("*/*")] == []
     assert lost_attempts(project) == []
 
 

@@ -34,7 +34,7 @@ def test_a_node_that_joins_gets_trials_and_one_that_does_not_fit_gets_none(
     wait_for(project.outside, count=5, pattern="*")
 
     strange = two_nodes.add(env={"PYTHONPATH": str(other)})
-    two_nodes.add()
+    joined = two_nodes.add()
     ended = project.outcome(process, within_s=PATIENCE_S)
 
     assert ended.code == 1, ended.stdout + ended.stderr
@@ -42,6 +42,7 @@ def test_a_node_that_joins_gets_trials_and_one_that_does_not_fit_gets_none(
     assert {attempt["number"] for line in project.journal() for attempt in line["attempts"]} == {1}
     said = ended.stdout + ended.stderr
     assert said.count(f"node {strange} has whet 9.9.9, and this machine has {whet.__version__}") == 1, said
+    assert said.count(f"node {joined} has joined, and takes part") == 1, said
     # Each node has a folder of its own for attempts.
     assert len({note.name.split(".")[0] for note in project.outside.iterdir()}) == 3
     assert ended.results["max_parallel"] == 12

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from loopback import LoopbackCluster, free_port
+from loopback import LoopbackCluster, end, free_port, of_folder
 from project import Project
 
 import whet
@@ -152,6 +153,54 @@ def test_a_node_with_another_whet_or_without_the_sandbox_is_one_error(
     assert f"node {poor} lacks dirname" in ended.stderr
     assert not project.output_dir.exists()
     assert left == []
+
+
+def test_a_machine_that_is_no_node_of_the_cluster_is_one_error(project: Project) -> None:
+    cluster = LoopbackCluster(nodes=1)
+    try:
+        # The head still answers, and nothing of the cluster could run anything here.
+        for pid in of_folder("/raylet/raylet", cluster.folder):
+            end(pid)
+        ended = project.run("--on", cluster.on)
+    finally:
+        cluster.close()
+
+    assert ended.code == 2
+    assert "this machine is no node of that cluster" in ended.stderr
+    assert "start whet on a machine of the cluster" in ended.stderr
+    assert not project.output_dir.exists()
+
+
+def test_the_head_may_be_named_by_any_address_of_its_machine(three_nodes: LoopbackCluster, project: Project) -> None:
+    ended = project.run("--on", three_nodes.on.replace("127.0.0.2", "127.0.0.99"), "--case", "c1")
+
+    assert ended.code == 0, ended.stderr
+
+
+def test_ray_does_not_keep_the_signal_to_end_for_itself(three_nodes: LoopbackCluster) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", CONNECTED, three_nodes.on],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    assert ended.stdout == "interrupted\n", ended.stderr
+
+
+CONNECTED = """
+import os, signal, sys
+from whet.run.cluster_nodes import connect
+
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+connect(sys.argv[1])
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
 
 
 def test_a_run_on_this_machine_does_not_import_ray(project: Project) -> None:

@@ -44,6 +44,12 @@ def linked(run: Path, name: str) -> None:
     (run / name).symlink_to(elsewhere)
 
 
+def piped(run: Path, name: str) -> None:
+    """Put a pipe in the place of *name*, into which nobody ever writes."""
+    (run / name).unlink()
+    os.mkfifo(run / name)
+
+
 def reseal(results: Path) -> None:
     """Give results.json the hash that fits it, as somebody would who knows the format."""
     body, _, _ = results.read_bytes().rpartition(b',"digest":"')
@@ -118,6 +124,14 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link instead of the journal": (
         lambda run: linked(run, "journal.jsonl"),
         "journal.jsonl: has been replaced by a symbolic link",
+    ),
+    "a pipe instead of the journal": (
+        lambda run: piped(run, "journal.jsonl"),
+        "journal.jsonl: has been replaced by something that is not a file",
+    ),
+    "a pipe instead of results": (
+        lambda run: piped(run, "results.json"),
+        "results.json: has been replaced by something that is not a file",
     ),
     "a link instead of all trials": (
         lambda run: linked(run, "trials"),

@@ -37,6 +37,17 @@ def seen(root: Path) -> dict[str, tuple[int, int, bytes]]:
     return found
 
 
+def test_no_more_is_written_of_a_parcel_that_is_too_large(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as huge:
+        huge.truncate(1 << 36)
+    file = io.BytesIO()
+
+    _, size = write_parcel(pack(tmp_path, "root"), file, most=5_000_000)
+
+    assert size == len(file.getvalue())
+    assert 5_000_000 < size < 20_000_000
+
+
 def test_a_folder_comes_out_as_it_went_in(tmp_path: Path) -> None:
     root, out = made(tmp_path / "root"), tmp_path / "out"
     out.mkdir()

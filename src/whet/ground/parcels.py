@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import math
 import os
 import stat
 import struct
@@ -179,13 +180,16 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
     return data
 
 
-def write_parcel(pieces: Iterator[bytes], file: IO[bytes]) -> tuple[str, int]:
-    """Write a stream to *file*; return its digest and its size."""
+def write_parcel(pieces: Iterator[bytes], file: IO[bytes], most: float = math.inf) -> tuple[str, int]:
+    """Write a stream to *file*, no further than the piece that makes it larger than *most*; return digest and size."""
     digest, size = hashlib.sha256(), 0
     for piece in pieces:
         digest.update(piece)
         size += len(piece)
         file.write(piece)
+        if size > most:
+            # The rest could fill the disk.
+            break
     return digest.hexdigest(), size
 
 

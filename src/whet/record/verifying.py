@@ -33,6 +33,7 @@ from whet.record.sealing import (
 from whet.record.trial_lines import TrialLines
 
 _DIGITS = 64
+_FILES = (RUN_FILE, SOURCES_FILE, SKILLS_FILE, JOURNAL_FILE, RESULTS_FILE)
 _OLDER = "whet/results/1"
 _MISFIT = "has changed: its content does not fit the hash that it ends in"
 _NAMED = 3
@@ -58,6 +59,8 @@ class _Named(Struct):
 def verify(run_dir: Path) -> Verified:
     """Check the whole record; changes nothing."""
     record = _Record(run_dir)
+    if closed := tuple(record.special_problems()):
+        return Verified(problems=closed, notes=(), lines=0, link=None)
     problems = [*record.link_problems()]
     try:
         record.read_lines(record.name)
@@ -215,9 +218,16 @@ class _Record:
             return True
         return asked is not None and self.journal.done >= asked + rounds.added * len(self._asked.plan)
 
+    def special_problems(self) -> Iterator[str]:
+        """Yield what stands in the place of a file: who reads a pipe may wait for ever, and a device never ends."""
+        for name in _FILES:
+            if (self._run_dir / name).exists() and not (self._run_dir / name).is_file():
+                yield f"{name}: has been replaced by something that is not a file"
+
     def link_problems(self) -> Iterator[str]:
         """Yield the files that are links now: a link could lead to something else tomorrow."""
-        for name in (RUN_FILE, SOURCES_FILE, SKILLS_FILE, JOURNAL_FILE, RESULTS_FILE, *FOLDERS):
+        yield from self.special_problems()
+        for name in (*_FILES, *FOLDERS):
             if (self._run_dir / name).is_symlink():
                 yield f"{name}: has been replaced by a symbolic link"
 

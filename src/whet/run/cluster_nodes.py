@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Container, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -32,7 +34,19 @@ from whet.run.order import new_key, roots_of, sealed, shared_key
 _CONNECT_S = 10.0
 _ANSWER_S = 15.0
 # In a process of its own: Ray waits for most of a minute, and lets no signal through while it does.
-_ASK = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
+_ASK = """
+import sys
+from ray._private import services
+from ray._raylet import GcsClient
+
+head = GcsClient(address=sys.argv[1])
+find = getattr(services, "get_node_to_connect_for_driver", None)
+try:
+    print(find(head, timeout_seconds=3).node_manager_address if find else "")
+except RuntimeError:
+    sys.exit(3)
+"""
+_NO_NODE_HERE = 3
 _STARTING_S = 180.0
 _MB = 1024 * 1024
 # Ray listens on another address of the machine if it is given 127.0.0.1.
@@ -66,7 +80,7 @@ def connect(on: str) -> None:
     elif (known := _cluster_here()) is not None:
         _join(on, known, common)
     else:
-        ray.init(address="local", include_dashboard=False, _node_ip_address=_LOOPBACK, **common)
+        _begin(address="local", include_dashboard=False, _node_ip_address=_LOOPBACK, **common)
         for pid in children(os.getpid()):
             reaper.adopt(pid)
 
@@ -94,10 +108,10 @@ def _join(on: str, address: str, common: dict[str, Any]) -> None:
         # Ray itself would wait for minutes.
         with socket.create_connection((host, port), _CONNECT_S):
             pass
-        _ask_head(on, address)
+        here = _ask_head(on, address)
         if host.startswith("127."):
-            common["_node_ip_address"] = host
-        ray.init(address=address, **common)
+            common["_node_ip_address"] = here or host
+        _begin(address=address, **common)
     except OSError as error:
         # `ConnectionError` of Ray is one, too.
         raise UsageError(f"--on {on}: {_first_line(error)}", hint=_DRIVER_HINT) from error
@@ -105,8 +119,23 @@ def _join(on: str, address: str, common: dict[str, Any]) -> None:
         raise UsageError(f"--on {on}: {_in_a_line(error)}", hint=_DRIVER_HINT) from error
 
 
-def _ask_head(on: str, address: str) -> None:
-    """Ask what listens at *address* whether it is the head of a cluster; raises `UsageError` if it does not answer."""
+def _begin(**options: Any) -> None:
+    """Connect this process. Ray would exit at a SIGTERM, now and later: it interrupts here, and is ours again then."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(**options)
+    except SystemExit as error:
+        raise KeyboardInterrupt from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
+
+
+def _ask_head(on: str, address: str) -> str:
+    """Return the address of the node on this machine, if Ray says it; raises `UsageError`.
+
+    That is so if no head of a cluster answers at *address*, or if no node of it is on this machine.
+    """
     command = [sys.executable, "-P", "-c", _ASK, address]
     why = ""
     try:
@@ -114,7 +143,9 @@ def _ask_head(on: str, address: str) -> None:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, check=False, errors="replace"
         )
         if asked.returncode == 0:
-            return
+            return asked.stdout.strip()
+        if asked.returncode == _NO_NODE_HERE:
+            raise UsageError(f"--on {on}: this machine is no node of that cluster", hint=_DRIVER_HINT)
         why = f": {lines[-1]}" if (lines := asked.stderr.strip().splitlines()) else ""
     except subprocess.TimeoutExpired:
         pass

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
@@ -119,7 +119,11 @@ class Fleet:
         order = {"do": "order", "order": sealed(run.order, self._key), "run": run.token, "sandbox": run.sandbox}
         for node, answer in zip(nodes, await _asked(nodes, order), strict=True):
             run.spools[node.id] = answer["spool"]
-            run.finished |= {name: Left(node, name, size) for name, size in answer["finished"].items()}
+            left = {name: Left(node, name, size) for name, size in answer["finished"].items()}
+            # A driver that was killed had these, and could not say so any more.
+            known = run.recorded() & left.keys() if left else set()
+            self.fetched.setdefault(node.id, []).extend((run.token, name) for name in known)
+            run.finished |= {name: each for name, each in left.items() if name not in known}
 
     async def _send(self, digest: str, place: Path, nodes: list[ClusterNode]) -> None:
         with place.open("rb") as file:
@@ -143,6 +147,8 @@ class Fleet:
                 if node is not None:
                     await self._open(node)
                     self._failed.pop(node_id, None)
+                    if known is None:
+                        self._notice(f"node {self.nodes[node_id].address} has joined, and takes part", "info")
                     return
             except (UsageError, *_GONE) as error:
                 # Something may have been killed while it was opened.
@@ -175,8 +181,8 @@ class Fleet:
                     if run.settings.is_default("run.max_parallel"):
                         run.state.widen(slots(run.plan.executions, run.settings, among=self.nodes))
 
-    def _notice(self, message: str) -> None:
-        next(iter(self.runs.values())).state.notice(message)
+    def _notice(self, message: str, level: Literal["info", "warning"] = "warning") -> None:
+        next(iter(self.runs.values())).state.notice(message, level)
 
     async def _listen(self, node: ClusterNode) -> None:
         """Take what a node tells, and tell it what it should know, until it is gone."""

@@ -17,6 +17,7 @@ from whet.model import wire
 from whet.model.run import Trial, TrialKey
 from whet.model.session import Usage
 from whet.run.cluster_nodes import ClusterNode
+from whet.run.node_run import spool_name
 from whet.run.order import Order, packed, roots_of, travelling, write_order
 from whet.run.parts import RunParts
 from whet.run.run_state import RunState
@@ -64,7 +65,7 @@ class FleetRun:
         for number, root in enumerate(roots_of(self.plan, self.settings)):
             place = self.parts.scratch / f"p{number}"
             with place.open("wb") as file:
-                digest, size = write_parcel(packed(root, self.plan, self.settings), file)
+                digest, size = write_parcel(packed(root, self.plan, self.settings), file, most=_MOST_CARRIED - total)
             total += size
             if total > _MOST_CARRIED:
                 raise UsageError(
@@ -81,6 +82,11 @@ class FleetRun:
             verbose=self.parts.listen is not None,
         )
         self.order = write_order(order)
+
+    def recorded(self) -> set[str]:
+        """Return the names of the files of trials that the journal has, and that do not run again."""
+        journal = self.state.journal
+        return {spool_name(key) for key in journal if journal.is_done(key)}
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Take what a node says of this run."""
