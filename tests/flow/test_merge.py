@@ -188,6 +188,17 @@ def test_a_missing_shard_is_named_and_can_be_run_in_what_there_is(five: Project)
     assert five.whet("verify", "latest").code == 0
 
 
+def test_shards_are_not_merged_into_one_of_them(five: Project):
+    first, second = _shards(five, 2)
+    before = _names(first)
+
+    done = _merge(five, first, second, into=str(first / "trials"))
+
+    assert done.code == 2
+    assert f"--output-dir is in {first}, which is a shard" in done.stderr
+    assert _names(first) == before
+
+
 def test_shards_above_the_number_of_pieces_are_not_missed(five: Project):
     shards = _shards(five, 7, "--case", "case-0,case-1")[:2]
 

@@ -58,6 +58,8 @@ def merge(references: Sequence[str], *, partial: bool, flags: Mapping[str, Any],
             hint=f"merge first, and then: whet run --resume latest --reporter {_NEEDS_SUITE}=DIR",
         )
     folders, others = find_records(references, settings.output_dir)
+    if within := [each for each in folders if settings.output_dir.resolve().is_relative_to(each.resolve())]:
+        raise UsageError(f"--output-dir is in {within[0]}, which is a shard", hint="choose a folder outside of it")
     runs = [read_shard(folder) for folder in folders]
     groups = grouped(runs, frozenset(_free_settings()), partial=partial)
     reporters = make_reporters(
