@@ -221,7 +221,7 @@ def test_a_run_stays_longer_if_a_disk_stopped_the_first_trial_that_was_added(pat
     run = read_run(path.parent)
 
     assert [line.result.failure for line in run.lines] == [None] * 3
-    assert (run.added, run.grown_from, run.rounds) == (2, (1,), 3)
+    assert (run.rounds.added, run.rounds.grown_from, run.rounds.last) == (2, (1,), 3)
 
 
 @pytest.mark.parametrize("code", ["disk", "max-cost"])

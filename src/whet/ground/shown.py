@@ -62,9 +62,7 @@ def system(*, network: bool) -> tuple[str, ...]:
     for folder in _IN_SYS:
         if Path(folder).is_dir():
             argv += _covered(folder, () if folder in _NEVER_CLOSED else _closed(folder))
-    if _is_root():
-        # Others may not write there anyway.
-        argv += _kernel_settings(network=network)
+    argv += _kernel_settings(network=network)
     return tuple(argv)
 
 
@@ -113,12 +111,13 @@ def _covered(folder: str, closed: Sequence[str]) -> tuple[str, ...]:
 
 
 def _kernel_settings(*, network: bool) -> tuple[str, ...]:
-    """Return the arguments that show `/proc/sys` without what only root may read.
+    """Return the arguments that show `/proc/sys` read-only, because a namespace may change some of its own settings.
 
-    As plain files, if we may mount: two dozen of its files would have to be covered, and each cover costs every start.
+    For root without what only root may read: as plain files, if we may mount. Two dozen of its files would have to be
+    covered, and each cover costs every start.
     """
     closed = _closed("/proc/sys")
-    if private_mounts():
+    if closed and private_mounts():
         with suppress(OSError):
             return ("--ro-bind", str(snapshot("/proc/sys", without=closed, live=_LIVE_SETTINGS)), "/proc/sys")
     return _covered("/proc/sys", [path for path in closed if network or not path.startswith(_NETWORK)])
