@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from project import Outcome, Project
 
-# How good it is depends on how often it was asked before, by whichever arm.
+# How good it is depends on how often it was asked before, by whichever arm: it fails from the 37th question on.
 DRIFTING = """
-import random, sys
+import sys
 from pathlib import Path
 sys.stdin.read()
 counter = Path("{outside}") / "asked"
 number = len(counter.read_text()) if counter.exists() else 0
 counter.write_text("x" * (number + 1))
-print("right" if random.Random(f"seed {number}").random() < 0.97 - 0.9 * number / 72 else "wrong")
+print("right" if number < 36 else "wrong")
 """
 SETTINGS = """
 [runners.one.agent]
