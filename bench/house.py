@@ -21,9 +21,9 @@ from statistics import median, quantiles
 
 HOME = Path(__file__).resolve().parents[1]
 # What the house may come to. A module above, or a function, holds more than one idea.
-# 260 modules and 52,000 lines were meant for everything that is planned, and the rooms alone took 50,000. So the bound
-# moves with a feature that needs it, in a commit that says so; a feature begins by looking for what it can replace.
-MOST = {"packages": 13, "modules": 378, "lines": 79_800, "largest module": 500, "longest function": 60}
+# Lines are counted and not bounded: a bound on them was raised with every feature, and made nobody write less.
+# The bound on modules moves with a feature that needs it, in a commit that says so.
+MOST = {"packages": 13, "modules": 400, "largest module": 500, "longest function": 60}
 
 # Runs one case in this process and notes whose code was called, and how deep.
 _WALK = """
@@ -109,7 +109,7 @@ class House:
 
     def beyond(self) -> Iterator[str]:
         """What is larger than it may be, one line each."""
-        for what, figure in (("packages", len(self.packages)), ("modules", len(self.modules)), ("lines", self.lines)):
+        for what, figure in (("packages", len(self.packages)), ("modules", len(self.modules))):
             if figure > MOST[what]:
                 yield f"{figure:,} {what}: at most {MOST[what]:,}"
         for what, sizes in (("largest module", self.modules), ("longest function", self.functions)):
