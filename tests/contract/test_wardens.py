@@ -14,10 +14,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from whet.ground.descent import become_subreaper, children, libc
+from whet.ground.descent import become_subreaper, children
 from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
 from whet.ground.warden import scope
 from whet.ground.wardens import wardens
+from whet.linux import libc
 from whet.model import plugins
 
 _PR_SET_CHILD_SUBREAPER = 36

@@ -16,8 +16,9 @@ import anyio
 from whet.agents import callable as rpc
 from whet.agents.callable import MOST_BYTES, Reply, SkillClient
 from whet.agents.callable_http import HttpSkill, http_client
-from whet.agents.callable_program import TOO_MUCH, OneShot, Program, ProgramSkill, Tail
+from whet.agents.callable_program import TOO_MUCH, OneShot, Program, ProgramSkill
 from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge
+from whet.ground.program_output import OutputTail
 from whet.ground.sandbox import Sandbox, Talk
 from whet.model.benchmark import CallableSkill
 from whet.model.suite import Ceilings
@@ -83,7 +84,7 @@ class _Alive:
     """One process: what it printed since the last question, and the number of that question."""
 
     def __init__(self, program: Program) -> None:
-        self._err = Tail()
+        self._err = OutputTail()
         self._context = program.open(self._hear, self._err)
         self._buffer = bytearray()
         self._size = 0

@@ -11,8 +11,8 @@ from urllib.parse import quote, urlencode, urljoin
 import anyio
 
 from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, auth_headers, read_answer
-from whet.agents.callable_program import Kept
 from whet.errors import AgentError, AgentTimedOut, OutputTooLarge, SkillFailed, SkillUnreachable
+from whet.ground.program_output import BoundedOutput
 from whet.model.benchmark import CallableSkill, HttpRequest
 from whet.model.session import Usage, token_count
 from whet.reading.documents import DocumentError
@@ -80,7 +80,7 @@ class HttpSkill:
     async def _send(self, method: str, url: str, timeout_s: float, **more: Any) -> tuple[httpx2.Response, bytes]:
         import httpx2  # noqa: PLC0415 - only skills over HTTP need it
 
-        answer = Kept(MOST_BYTES, OutputTooLarge(f"the skill answered more than {MOST_BYTES} bytes"))
+        answer = BoundedOutput(MOST_BYTES, OutputTooLarge(f"the skill answered more than {MOST_BYTES} bytes"))
         try:
             with anyio.fail_after(timeout_s):
                 async with self._client.stream(method, url, **more) as response:

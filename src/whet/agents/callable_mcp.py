@@ -11,7 +11,7 @@ import anyio
 
 from whet.agents.callable import MOST_BYTES, Reply, compact, read_answer
 from whet.agents.callable_http import broken
-from whet.agents.callable_program import TOO_MUCH, Program, Tail, health_by
+from whet.agents.callable_program import TOO_MUCH, Program, health_by
 from whet.agents.records import Lines
 from whet.errors import (
     AgentCrashed,
@@ -22,6 +22,7 @@ from whet.errors import (
     SkillUnreachable,
     UsageError,
 )
+from whet.ground.program_output import OutputTail
 from whet.model.benchmark import CallableSkill
 from whet.reading.documents import DocumentError
 
@@ -107,7 +108,7 @@ async def _stdio(program: Program) -> AsyncIterator[TransportStreams]:
 
     to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](1000)
     from_us, to_send = anyio.create_memory_object_stream[SessionMessage](0)
-    lines, err = Lines(), Tail()
+    lines, err = Lines(), OutputTail()
 
     def hear(chunk: bytes) -> None:
         if lines.held + len(chunk) > MOST_BYTES:

@@ -11,43 +11,12 @@ from typing import Any
 from whet.agents import callable as rpc
 from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, environment
 from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge, SkillFailed
-from whet.ground.sandbox import Boundary, Command, Ended, Sandbox, Sink, Talk
+from whet.ground.program_output import TAIL_BYTES, BoundedOutput, OutputTail, how_it_ended
+from whet.ground.sandbox import Boundary, Command, Sandbox, Sink, Talk
 from whet.model.benchmark import CallableSkill
 from whet.model.suite import Ceilings
 
-_TAIL = 2000
 TOO_MUCH = f"the skill printed more than {MOST_BYTES} bytes"
-
-
-class Kept:
-    """Keeps what a program prints; raises *too_much* above *most* bytes."""
-
-    def __init__(self, most: int, too_much: Exception) -> None:
-        self.data = bytearray()
-        self._most = most
-        self._too_much = too_much
-
-    def __call__(self, chunk: bytes) -> None:
-        """Take a piece."""
-        self.data += chunk
-        if len(self.data) > self._most:
-            raise self._too_much
-
-
-class Tail:
-    """Keeps the end of what a program prints."""
-
-    def __init__(self) -> None:
-        self._data = b""
-
-    def __call__(self, chunk: bytes) -> None:
-        """Take a piece."""
-        self._data = (self._data + chunk)[-_TAIL:]
-
-    @property
-    def text(self) -> str:
-        """The end, as text."""
-        return self._data.decode(errors="replace").strip()
 
 
 class Program:
@@ -93,7 +62,7 @@ class OneShot(ProgramSkill):
 
     async def _ask(self, method: str, params: Any, timeout_s: float) -> Reply:
         number = int(method == "invoke")
-        out, err = Kept(MOST_BYTES, OutputTooLarge(TOO_MUCH)), Tail()
+        out, err = BoundedOutput(MOST_BYTES, OutputTooLarge(TOO_MUCH)), OutputTail()
         program = self._program
         ended = await program.sandbox.run(
             program.command(rpc.request(method, params, number)),
@@ -110,14 +79,9 @@ class OneShot(ProgramSkill):
             raise AgentCrashed(f"its program ended with {how_it_ended(ended)}: {said}")
         answer = rpc.find_answer(bytes(out.data), number)
         if answer is None:
-            printed = bytes(out.data[-_TAIL:]).decode(errors="replace").strip()
+            printed = bytes(out.data[-TAIL_BYTES:]).decode(errors="replace").strip()
             raise SkillFailed(f"it printed no JSON-RPC answer: {printed or err.text or '(nothing)'}")
         return Reply(output=rpc.result_of(answer), latency_ms=ended.duration_s * 1000)
-
-
-def how_it_ended(ended: Ended) -> str:
-    """Return such as "exit code 3" or "signal 9"."""
-    return f"exit code {ended.exit_code}" if ended.exit_code is not None else f"signal {ended.signal}"
 
 
 async def health_by(ask: Callable[[], Awaitable[object]]) -> str | None:

@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from whet.agents.callable_program import Kept, Tail, how_it_ended
 from whet.dataclass import dataclass
 from whet.errors import AgentError, CheckTimedOut, GraderError, SandboxError, UsageError
 from whet.grade.evaluators import PLAIN, regex
 from whet.grade.evidence import AnswerEvidence, Evidence
 from whet.grade.grader import Grader, WorkerGrader
+from whet.ground.program_output import BoundedOutput, OutputTail, how_it_ended
 from whet.ground.sandbox import Boundary, Command
 from whet.ground.workers import Printed
 from whet.model import wire
@@ -121,7 +121,7 @@ class CustomEvaluator(EvaluatorGrader):
         scorer = find_scorer(task.expected.custom_scorer or "", self.suite.source.parent)
         skill = (evidence.skill,) if evidence.skill else ()
         too_much = GraderError(f"the grader {scorer.name} printed more than {_MOST_BYTES} bytes")
-        out, err = Kept(_MOST_BYTES, too_much), Tail()
+        out, err = BoundedOutput(_MOST_BYTES, too_much), OutputTail()
         with tempfile.TemporaryDirectory(prefix="whet-grader-") as home:
             command = scorer.command(_context(task, evidence), home)
             boundary = Boundary(writable=(Path(home),), readable=(scorer.folder, _PLAYER.parent, *skill), network=False)

@@ -3,16 +3,17 @@
 The kernel gives an orphan to its nearest ancestor that is a subreaper. So everything that a process starts stays below
 the subreaper above it, even after new sessions, double forks and with an empty environment.
 
-Imports only the standard library, because wardens import it: they are started with `python -I -S`.
+Imports only the standard library and `whet.linux`, because wardens import it: they are started with `python -I -S`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+
+from whet.linux import libc
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -20,7 +21,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 _MOST_LOOKS = 200
 # The pause between two rounds of SIGKILL; it grows while processes do not die.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.5
-libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:

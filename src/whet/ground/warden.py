@@ -36,12 +36,12 @@ from whet.ground.descent import (
     become_subreaper,
     descendants,
     end_descendants,
-    libc,
     reap,
     signal_all,
     stay_unread,
     wake_with_parent,
 )
+from whet.linux import libc
 
 # As in `typing`, which takes as long to import as Python to start.
 TYPE_CHECKING = False

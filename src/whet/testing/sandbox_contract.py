@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import anyio
 
 from whet.errors import AgentNotFound, AgentNotStarted, SandboxError
-from whet.ground.descent import become_subreaper, libc
+from whet.ground.descent import become_subreaper
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sandbox, Sink, Talk
+from whet.linux import libc
 from whet.testing.contracts import ContractBroken, want
 
 _PR_SET_CHILD_SUBREAPER = 36
