@@ -56,6 +56,12 @@ class UsageError(WhetError):
     code = "usage"
 
 
+class ClaimError(UsageError):
+    """Text that is not a claim: what is wrong with it, and the nearest claim that would be right."""
+
+    code = "claim"
+
+
 class ConfigError(UsageError):
     """One or several settings are wrong."""
 

@@ -11,24 +11,12 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from whet.errors import ClaimError
 from whet.reading.claim_lines import read_claim
 from whet.reading.claim_objects import read_object, write_claim, write_object
-from whet.reading.claims import (
-    Absent,
-    Changed,
-    Claim,
-    ClaimError,
-    Contains,
-    Created,
-    Exists,
-    Fails,
-    Matches,
-    Passes,
-    Pattern,
-    Prints,
-    Quits,
-)
+from whet.reading.claims import Absent, Changed, Claim, Contains, Created, Exists, Fails, Matches, Passes, Prints, Quits
 from whet.reading.paths import clean_path
+from whet.reading.patterns import Pattern
 
 _SUITES = json.loads(files("whet.suites").joinpath("bench.schema.json").read_text("utf-8"))
 SCHEMA = jsonschema_rs.validator_for({"$ref": "#/$defs/expectation", "$defs": _SUITES["$defs"]})

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from whet.errors import SuiteError
+from whet.errors import ClaimError, SuiteError
 from whet.model.suite import SKILL, Case, Suite
-from whet.reading.claims import ClaimError
 from whet.reading.document_files import document_format
 from whet.reading.patterns import compiled, dotnet_pattern
 from whet.suites.format import load_suite

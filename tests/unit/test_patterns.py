@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from whet.reading.claims import ClaimError, Pattern
-from whet.reading.patterns import compiled, read_pattern
+from whet.errors import ClaimError
+from whet.reading.patterns import Pattern, compiled, read_pattern
 
 # Pattern, flags, text.
 TABLE = [

@@ -10,8 +10,8 @@ from typing import Literal
 from whet.dataclass import dataclass
 from whet.ground.protecting import Before, Found, digest_of, find
 from whet.ground.tree import open_file
-from whet.reading.claims import Absent, Changed, Contains, Created, Exists, Matches, PathClaim, Pattern
-from whet.reading.patterns import compiled
+from whet.reading.claims import Absent, Changed, Contains, Created, Exists, Matches, PathClaim
+from whet.reading.patterns import Pattern, compiled
 
 _SHOWN = 300
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from functools import lru_cache, partial
 
+from whet.errors import ClaimError
 from whet.reading.claims import (
     FORMS,
     Absent,
     Changed,
-    ClaimError,
     Contains,
     Created,
     Exists,
@@ -21,11 +21,10 @@ from whet.reading.claims import (
     Prints,
     Quits,
     Reading,
-    check_text,
 )
 from whet.reading.paths import clean_path, path_warnings
 from whet.reading.patterns import looks_whole, read_pattern
-from whet.reading.text import shorten
+from whet.reading.text import check_text, shorten
 
 _STRICT = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
 _CURLY = "\u2018\u2019\u201c\u201d\u00b4\u0060"

@@ -7,28 +7,27 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
+from whet.errors import ClaimError
 from whet.reading.claim_lines import exit_code, quoted, read_claim
 from whet.reading.claims import (
     Absent,
     Changed,
     Claim,
-    ClaimError,
     Contains,
     Created,
     Exists,
     Fails,
     Matches,
     Passes,
-    Pattern,
     Prints,
     Quits,
     Reading,
-    check_text,
     command_of,
     path_of,
 )
 from whet.reading.paths import clean_path, path_warnings
-from whet.reading.patterns import read_pattern
+from whet.reading.patterns import Pattern, read_pattern
+from whet.reading.text import check_text
 
 # What an object is about, what it says of it, and the form that this is.
 _FORMS: dict[tuple[str, str | None], type[Claim]] = {

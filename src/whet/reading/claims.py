@@ -5,18 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from whet.dataclass import dataclass
-from whet.errors import UsageError
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A regular expression of JavaScript, as written between its slashes, and the flags that count."""
-
-    source: str
-    flags: str = ""
-
-    def __str__(self) -> str:
-        return f"/{self.source}/{self.flags}"
+from whet.reading.patterns import Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,26 +111,9 @@ def command_of(claim: Claim) -> str | None:
     return claim.command if isinstance(claim, CommandClaim) else None
 
 
-class ClaimError(UsageError):
-    """Text that is not a claim: what is wrong with it, and the nearest claim that would be right."""
-
-    code = "claim"
-
-
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A claim, and a warning for everything in it that its author probably did not mean."""
 
     claim: Claim
     warnings: tuple[str, ...] = ()
-
-
-def check_text(text: str, what: str) -> str:
-    """Return *text*; raises `ClaimError` if no program can take it."""
-    if "\0" in text:
-        raise ClaimError(f"the {what} holds a NUL character")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ClaimError(f"the {what} holds half a surrogate pair") from None
-    return text

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
-from whet.errors import PathRefused, UsageError
-from whet.reading.claims import ClaimError, check_text
+from whet.errors import ClaimError, PathRefused, UsageError
+from whet.reading.text import check_text
 
 # Errors that the user can correct. A missing file is not one of them: we look before we use a file, so one that is
 # missing all the same is our mistake.

@@ -9,7 +9,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from whet.reading.claims import ClaimError, Pattern
+from whet.dataclass import dataclass
+from whet.errors import ClaimError
 
 if TYPE_CHECKING:
     from regress import Regex
@@ -26,6 +27,17 @@ _OF_OTHERS = (
 )
 _OTHER_ANCHOR = re.compile(r"(?<!\\)(?:\\\\)*\\([AZz])")
 _CODE_POINT = re.compile(r"(?<!\\)(?:\\\\)*\\u\{[0-9a-fA-F]+\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression of JavaScript, as written between its slashes, and the flags that count."""
+
+    source: str
+    flags: str = ""
+
+    def __str__(self) -> str:
+        return f"/{self.source}/{self.flags}"
 
 
 def looks_whole(text: str) -> bool:

@@ -10,6 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from whet.errors import ClaimError
+
 # Whole escape sequences go, so that no "[31m" is left behind. Only those that end are taken: one that
 # does not must not swallow the rest of a message.
 _ESCAPES = re.compile(
@@ -189,3 +191,14 @@ def path_for_people(path: Path, cwd: Path) -> str:
     except ValueError:
         shown = path
     return clean(str(shown)).replace("\n", "")
+
+
+def check_text(text: str, what: str) -> str:
+    """Return *text*; raises `ClaimError` if no program can take it."""
+    if "\0" in text:
+        raise ClaimError(f"the {what} holds a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ClaimError(f"the {what} holds half a surrogate pair") from None
+    return text

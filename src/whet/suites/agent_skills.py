@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whet.errors import SuiteError
+from whet.errors import ClaimError, SuiteError
 from whet.model.eval_cases import Assertion, Expectation, TriggerQuery
 from whet.model.suite import SKILL, Case, Check, Placed, Suite, WorkspaceSpec
-from whet.reading.claims import ClaimError
 from whet.reading.document_files import document_format, read_checked
 from whet.reading.fields import Fields
 from whet.reading.paths import glob_problem, inside_problem

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from whet.dataclass import dataclass
-from whet.errors import SuiteError
+from whet.errors import ClaimError, SuiteError
 from whet.model.grade import Location
 from whet.model.run import id_problem
 from whet.model.suite import BootstrapSpec, Case, Check, Limits, Suite, User, WorkspaceSpec
 from whet.reading.claim_lines import read_claim
 from whet.reading.claim_objects import read_object, write_claim
-from whet.reading.claims import Absent, Claim, ClaimError, Exists, Reading
+from whet.reading.claims import Absent, Claim, Exists, Reading
 from whet.reading.document_files import document_format, read_document
 from whet.reading.documents import Document, DocumentError
 from whet.reading.fields import Fields, Findings, is_portable

@@ -7,6 +7,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, get_args
 
+from whet.errors import ClaimError
 from whet.model.eval_cases import (
     CALL_OPS,
     CASE_KINDS,
@@ -39,7 +40,6 @@ from whet.model.eval_cases import (
     competitor_of,
 )
 from whet.model.run import id_problem
-from whet.reading.claims import ClaimError
 from whet.reading.fields import MOST_HINTS, Fields
 from whet.reading.paths import digest_problem, inside_problem, pointer_problem, reference_problem
 from whet.reading.patterns import pattern_of

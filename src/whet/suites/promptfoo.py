@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from whet.dataclass import dataclass
+from whet.errors import ClaimError
 from whet.model.eval_cases import Assertion, JsonSchema
 from whet.model.suite import Case, Check, Suite
-from whet.reading.claims import ClaimError
 from whet.reading.document_files import document_format
 from whet.reading.fields import Fields, is_number
 from whet.reading.patterns import read_pattern

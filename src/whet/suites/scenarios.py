@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from whet.errors import ClaimError
 from whet.model.suite import BootstrapSpec, Case, Check, Limits, Placed, Suite
-from whet.reading.claims import ClaimError
 from whet.reading.document_files import document_format
 from whet.reading.fields import Fields
 from whet.reading.paths import glob_problem, inside_problem
