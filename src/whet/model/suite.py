@@ -58,6 +58,8 @@ class SkillUnderTest:
     copies: tuple[Path, ...] = ()
     # What it is called in other arms.
     other_names: tuple[str, ...] = ()
+    # What of its source no agent is given, as paths from there.
+    left_out: tuple[str, ...] = ()
 
     @property
     def places(self) -> tuple[Path, ...]:
@@ -67,7 +69,7 @@ class SkillUnderTest:
     @property
     def names(self) -> frozenset[str]:
         """What agents may call it: some go by its folder, others by what it calls itself."""
-        return frozenset((self.name, self.path.name, *self.other_names))
+        return frozenset((self.name, self.path.name, self.source.name, *self.other_names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
