@@ -175,6 +175,17 @@ def test_a_link_to_answers_leads_nowhere_and_a_folder_of_suites_may_be_a_link_or
     ]
 
 
+def test_a_skill_that_a_package_brings_is_without_its_suites_too(reading: Project):
+    package = reading.root / "my-skill/evals/package"
+    shutil.copytree(reading.root / "elsewhere/v2", package / "skill-under-test")
+    done = reading.whet("run", "my-skill/evals/packaged.json", "--config", "whet.toml")
+
+    (view,) = seen_by_arm(done, "a").values()
+    assert any(path.endswith("/skill-under-test/scripts/run.sh") for path in view["paths"]), done.stdout + done.stderr
+    assert ANSWERS not in json.dumps(view["paths"])
+    assert (package / "skill-under-test/evals/evals.json").is_file()
+
+
 def test_other_skills_of_a_runner_are_without_their_suites_too(reading: Project):
     reading.settings(f'[runners.reader]\nskills = ["elsewhere/v2"]\n{SETTINGS}')
     reading.suite("suite = [Case(id='a', prompt='Go.', check=ok)]\n")

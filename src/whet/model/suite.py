@@ -99,8 +99,8 @@ class PackageSpec:
     """An archive or folder that workspaces begin as, without what is `held_out` until the agent is done.
 
     Paths are relative to its root. `required` must be there; `shown_at` says at which absolute paths a process sees
-    folders of it besides, where the sandbox can do that. `env` is for its scripts. A local `ref` is seen from
-    `base_dir`.
+    folders of it besides, where the sandbox can do that. `env` is for its scripts. `skill` is the place of the skill,
+    and the package may bring one. A local `ref` is seen from `base_dir`.
     """
 
     ref: str
@@ -111,6 +111,7 @@ class PackageSpec:
     working_dir: str = "."
     shown_at: tuple[tuple[str, str], ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    skill: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from whet.errors import PathRefused, SuiteError
+from whet.ground.copying import clear
 from whet.ground.workspaces import MANIFEST
 from whet.reading.paths import refusals
 from whet.reading.settings_files import PROJECT_FILE, PYPROJECT
@@ -42,6 +43,13 @@ def left_out(skill: Path) -> frozenset[str]:
         folders[:] = [name for name in folders if name not in out]
         found.update((here / name).relative_to(skill).as_posix() for name in out)
     return frozenset(found)
+
+
+def take_out(skill: Path) -> None:
+    """Remove from the folder *skill*, if it is one, what would be left out of a copy."""
+    if (skill / MANIFEST).is_file():
+        for path in left_out(skill):
+            clear(skill / path)
 
 
 def _is_of_suites(folder: Path) -> bool:
