@@ -208,6 +208,31 @@ def test_arms_compare_skills_runners_and_what_is_without(client: httpx2.Client) 
     assert all("cases" not in each for each in run["summary"]["comparisons"])
 
 
+def test_uploads_of_one_skill_look_the_same_to_an_agent_and_have_no_suites(
+    client: httpx2.Client, server: Server
+) -> None:
+    manifest = "---\nname: greet\ndescription: Greets.\n---\n"
+    answers = {"evals/evals.json": "THE-ANSWER", "tests/eval.yaml": "THE-ANSWER", "whet.toml": "# THE-ANSWER"}
+    skill = {"SKILL.md": manifest, "word": "done", **answers}
+    bare, in_folder = skill, {f"greet-1.0/{name}": text for name, text in skill.items()}
+    arms = []
+    for name, files in (("bare", bare), ("packed", in_folder)):
+        made = client.post(SKILLS, files={"skill": ("skill.tar.gz", skill_archive(files))})
+        arms.append({"name": name, "skill": f"sha256:{made.json()['skill']['sha256']}"})
+    look = 'cd "$WHET_SKILL/.." && find . | sort | xargs ls -ld --time-style=full-iso && cat */SKILL.md'
+
+    run = _run(client, create_suite(client, [look]), arms=arms)
+
+    results = client.get(f"/api/v1/runs/{run['id']}/results").json()
+    seen = {each["arm"]: each["trials"][0]["final_output"] for each in results["cases"][0]["executions"]}
+    # The folder above is made for each attempt.
+    bare_seen, packed_seen = ("\n".join(seen[arm].split("\n")[1:]) for arm in ("bare", "packed"))
+    assert bare_seen == packed_seen
+    assert "greet/word" in bare_seen
+    assert not any(word in bare_seen for word in ("evals", "tests", "whet.toml"))
+    assert len({arm["differs_by"]["skill"] for arm in results["arms"]}) == 1
+
+
 def test_arms_of_models_share_the_skill_of_the_run(client: httpx2.Client, server: Server) -> None:
     digest = _upload(client, "done")
     suite_id = create_suite(client, [SAYS_WORD])

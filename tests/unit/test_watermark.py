@@ -48,7 +48,8 @@ def test_a_copy_has_the_word_as_a_file_and_in_its_metadata_and_is_otherwise_the_
     assert (copy / WORD).read_bytes() == b""
     marked = (copy / "SKILL.md").read_bytes()
     assert marked == manifest.replace(b"Tidies.\n", b"Tidies.\nmetadata:\n  revision: %s\n" % WORD.encode())
-    assert (copy / "SKILL.md").stat().st_mode & 0o777 == 0o444
+    # The mode that git would give it: others would show how the skill came here.
+    assert (copy / "SKILL.md").stat().st_mode & 0o777 == 0o644
     assert (copy / "scripts/run.sh").stat().st_mode & 0o777 == 0o755
     assert (skill / "SKILL.md").read_bytes() == manifest
     assert not (skill / WORD).exists()

@@ -74,7 +74,9 @@ class Task:
     suite_dir: Path
     settings_dir: Path | None
     environ: Mapping[str, str]
-    arm: str = "default"
+    # The id of the run.
+    run: str = ""
+    arm: str = DEFAULT
     trial: int = 1
     # Which prompt of a conversation it is, from 1, and the session to go on with.
     turn: int = 1
@@ -264,12 +266,16 @@ def environment(task: Task, *passed: str) -> dict[str, str]:
     inherited = options.flag("inherit_home", False) and "HOME" in task.environ
     home = task.environ["HOME"] if inherited else str(task.home)
     env |= {"HOME": home, "TMPDIR": str(task.temporary), "TERM": "dumb"}
-    env |= {"WHET_WORKSPACE": str(task.workspace)}
-    if task.arm != DEFAULT:
-        env["WHET_ARM"] = task.arm
-    if task.turn > 1:
-        env["WHET_TURN"] = str(task.turn)
     return env | options.table("env")
+
+
+def facts(task: Task) -> dict[str, str]:
+    """Return the variables that tell a program of the user about its trial; an agent of others is told nothing.
+
+    A trial should be blind: who knows its arm, or that it is tested at all, may act on it.
+    """
+    told = {"WHET_WORKSPACE": str(task.workspace), "WHET_RUN": task.run}
+    return told | ({"WHET_TURN": str(task.turn)} if task.turn > 1 else {})
 
 
 def mounts(task: Task) -> tuple[Path, ...]:

@@ -10,10 +10,12 @@ from whet.agents.agent import (
     Options,
     Task,
     environment,
+    facts,
     mounts,
     named_paths,
     with_named_skills,
 )
+from whet.model.arm import DEFAULT
 from whet.model.run import OfHost, Runner
 from whet.model.suite import Case
 
@@ -56,12 +58,14 @@ class CommandAgent(AgentDefaults):
 
 
 def _facts(task: Task) -> dict[str, str]:
-    facts = {"WHET_CASE_ID": task.case, "WHET_RUNNER_ID": task.runner.id}
+    told = {**facts(task), "WHET_CASE_ID": task.case, "WHET_RUNNER_ID": task.runner.id}
+    if task.arm != DEFAULT:
+        told["WHET_ARM"] = task.arm
     if task.runner.model:
-        facts["WHET_MODEL"] = task.runner.model
+        told["WHET_MODEL"] = task.runner.model
     if len(task.prompt.encode()) <= _LONGEST_VARIABLE:
-        facts["WHET_PROMPT"] = task.prompt
-    return facts
+        told["WHET_PROMPT"] = task.prompt
+    return told
 
 
 class NoAgent(AgentDefaults):
@@ -71,7 +75,7 @@ class NoAgent(AgentDefaults):
 
     def command(self, task: Task) -> AgentCommand:
         """The program that does nothing; it needs nothing either."""
-        nothing = AgentCommand(argv=("true",), env=environment(task), of_host=False, network=False)
+        nothing = AgentCommand(argv=("true",), env=environment(task) | facts(task), of_host=False, network=False)
         return with_named_skills(task, nothing)
 
     def continues(self, runner: Runner) -> bool:

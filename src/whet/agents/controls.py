@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.agents.agent import AgentCommand, AgentDefaults, Task, environment, with_named_skills
+from whet.agents.agent import AgentCommand, AgentDefaults, Task, environment, facts, with_named_skills
 from whet.ground.task_environment import from_host
 from whet.model.run import Runner
 from whet.model.task import TaskSpec
@@ -43,7 +43,7 @@ class SolutionAgent(AgentDefaults):
             return with_named_skills(task, _printing(task, task.options.text("answer") or ""))
         command = AgentCommand(
             argv=("/bin/sh", "-c", run),
-            env=environment(task) | {"WHET_SUITE_DIR": str(task.suite_dir), "WHET_CASE_ID": task.case},
+            env=environment(task) | facts(task) | {"WHET_SUITE_DIR": str(task.suite_dir), "WHET_CASE_ID": task.case},
             stdin=task.prompt.encode(),
             output="text",
             trusted=False,

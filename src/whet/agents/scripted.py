@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
-from whet.agents.agent import AgentCommand, AgentDefaults, Options, Task, environment, mounts, with_named_skills
+from whet.agents.agent import AgentCommand, AgentDefaults, Options, Task, environment, facts, mounts, with_named_skills
 from whet.model.run import Runner
 from whet.model.seen import MessagePhase
 from whet.model.suite import Case
@@ -70,7 +70,7 @@ class ScriptedAgent(AgentDefaults):
         command = AgentCommand(
             # -I -S: nothing of the user's Python leaks in, and it starts in 10 ms.
             argv=(sys.executable, "-I", "-S", str(_PLAYER)),
-            env=environment(task),
+            env=environment(task) | facts(task),
             stdin=marshal.dumps(played),
             output="events",
             # A script is no measure of time.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from itertools import count, islice
 from pathlib import Path, PurePosixPath
@@ -65,6 +65,8 @@ class Packages:
     environ: Mapping[str, str]
     # Folders of whet, which are not part of a package even inside of it.
     own: tuple[Path, ...] = ()
+    # Takes out of the skill that a package brings what no agent is given with a skill.
+    trim_skill: Callable[[Path], None] = lambda _: None
     _locks: defaultdict[object, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
     _prepared: dict[PackageSpec, Prepared] = field(default_factory=dict)
     _archives: dict[str, Fetched] = field(default_factory=dict)
@@ -149,6 +151,8 @@ class Packages:
             if (template / _SOLUTION_SCRIPT).is_file() and SOLUTION not in held_out:
                 held_out = (*held_out, SOLUTION)
             held = hold_out(template, held_out, place / "held-out")
+            if spec.skill is not None and is_inside(template / spec.skill, template):
+                self.trim_skill(template / spec.skill)
             _check_working_dir(template, spec.working_dir)
         return Prepared(template, held)
 
@@ -188,6 +192,7 @@ def package_workspace(package: TaskPackage, base_dir: Path) -> WorkspaceSpec:
             working_dir=_clean(hints.working_dir),
             shown_at=tuple((path, _clean(inside)) for path, inside in _paths(package)),
             env=tuple(sorted(hints.env.items())),
+            skill=_clean(package.skill_bundle_ref),
         )
     )
 

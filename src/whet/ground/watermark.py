@@ -6,13 +6,16 @@ instructions, and every copy has one, so that it tells an agent nothing about it
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from whet.ground.copying import copy_tree
+from whet.ground.tree import is_empty
 from whet.ground.workspaces import MANIFEST
 
 _SYLLABLES = 9
@@ -23,6 +26,9 @@ _LARGEST_FRONT = 64 * 1024
 _FRONT = re.compile(rb"\A(?:\xef\xbb\xbf)?---[ \t]*(\r?\n)(.*?\r?\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _METADATA = re.compile(rb"^metadata[ \t]*:[ \t]*(\{)?[^\r\n]*(?:\r?\n([ \t]+)(?=[^\s#]))?", re.MULTILINE)
 _PIECE = 1024 * 1024
+# The modes that git knows, and the first moment that a zip archive can say.
+_PROGRAM, _FILE = 0o755, 0o644
+_LONG_AGO = (315532800, 315532800)
 
 
 def new_watermarks(digests: Mapping[str, str]) -> dict[str, str]:
@@ -47,8 +53,28 @@ def watermarked(skill: Path, word: str, holder: Path) -> Path:
     # A link may lead to a file that is not of the copy.
     if not manifest.is_symlink():
         _mark(manifest, word)
-    shutil.copystat(skill, copy)
+    _level(copy)
     return copy
+
+
+def _level(copy: Path) -> None:
+    """Give everything in *copy* the same times, plain modes and no empty folders.
+
+    Git, archives and disks keep other ones, and an agent could tell by them how the skill of its arm came here.
+    """
+    for place, folders, names in os.walk(copy, topdown=False):
+        here = Path(place)
+        for path in (here / name for name in (*names, *folders)):
+            if path.is_symlink():
+                os.utime(path, _LONG_AGO, follow_symlinks=False)
+        for file in (here / name for name in names if not (here / name).is_symlink()):
+            file.chmod(_PROGRAM if file.stat().st_mode & stat.S_IXUSR else _FILE)
+            os.utime(file, _LONG_AGO)
+        if here != copy and is_empty(here):
+            here.rmdir()
+        else:
+            here.chmod(_PROGRAM)
+            os.utime(here, _LONG_AGO)
 
 
 def _mark(manifest: Path, word: str) -> None:

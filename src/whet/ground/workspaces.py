@@ -245,6 +245,12 @@ def described(folder: Path) -> MadeSkill:
     return MadeSkill(name=str(front.get("name") or folder.name), description=str(front.get("description") or ""))
 
 
+def named_in(folder: Path) -> str | None:
+    """Return the name that the skill in *folder* says it has, if it says one."""
+    name = _front_matter(folder / MANIFEST).get("name")
+    return str(name) if name else None
+
+
 def _front_matter(manifest: Path) -> dict[str, Any]:
     """Return the YAML before the text, or nothing if there is none or it is broken."""
     import yaml  # noqa: PLC0415 - only suites for a skill need it

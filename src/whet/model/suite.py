@@ -58,6 +58,8 @@ class SkillUnderTest:
     copies: tuple[Path, ...] = ()
     # What it is called in other arms.
     other_names: tuple[str, ...] = ()
+    # What of its source no agent is given, as paths from there.
+    left_out: tuple[str, ...] = ()
 
     @property
     def places(self) -> tuple[Path, ...]:
@@ -67,7 +69,7 @@ class SkillUnderTest:
     @property
     def names(self) -> frozenset[str]:
         """What agents may call it: some go by its folder, others by what it calls itself."""
-        return frozenset((self.name, self.path.name, *self.other_names))
+        return frozenset((self.name, self.path.name, self.source.name, *self.other_names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +99,8 @@ class PackageSpec:
     """An archive or folder that workspaces begin as, without what is `held_out` until the agent is done.
 
     Paths are relative to its root. `required` must be there; `shown_at` says at which absolute paths a process sees
-    folders of it besides, where the sandbox can do that. `env` is for its scripts. A local `ref` is seen from
-    `base_dir`.
+    folders of it besides, where the sandbox can do that. `env` is for its scripts. `skill` is the place of the skill,
+    and the package may bring one. A local `ref` is seen from `base_dir`.
     """
 
     ref: str
@@ -109,6 +111,7 @@ class PackageSpec:
     working_dir: str = "."
     shown_at: tuple[tuple[str, str], ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    skill: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

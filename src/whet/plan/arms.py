@@ -14,7 +14,8 @@ from whet.model.arm import Arm, ArmSpec
 from whet.model.request import Settings
 from whet.model.run import id_problem
 from whet.model.suite import SKILL, SkillUnderTest, Suite
-from whet.plan.skill import find_skill, skill_store
+from whet.plan.skill import find_skill
+from whet.plan.skill_copies import made_alike, skill_store
 from whet.reading.text import did_you_mean
 
 _KEYS = ("skill", "model", "runner", "env", "prompt")
@@ -48,7 +49,7 @@ def bind_arms(
     missing = [spec for spec, arm in zip(specs, arms, strict=True) if arm is None and isinstance(spec, str)]
     if missing:
         raise UnknownName(f'no arm is called "{missing[0]}"', hint=_known(missing[0], known, settings))
-    found = tuple(arm for arm in arms if arm is not None)
+    suite, found = _alike(suite, [arm for arm in arms if arm is not None], settings)
     return replace(suite, skill=_tested(suite.skill, found)), found
 
 
@@ -162,6 +163,14 @@ def _skill(
             return find_skill(folder, suite.source, settings, where), commit
         case text:
             return find_skill(Path(text), suite.source, settings, where), None
+
+
+def _alike(suite: Suite, arms: Sequence[Arm], settings: Settings) -> tuple[Suite, tuple[Arm, ...]]:
+    """Return the suite and its arms with skills that differ in nothing but themselves."""
+    skills = [skill for skill in (suite.skill, *(arm.skill for arm in arms)) if skill is not None]
+    alike = dict(zip(skills, made_alike(skills, settings), strict=True))
+    given = tuple(replace(arm, skill=alike[arm.skill]) if arm.skill else arm for arm in arms)
+    return replace(suite, skill=alike[suite.skill] if suite.skill else None), given
 
 
 def _prompt(path: Path, where: str) -> str:

@@ -15,7 +15,7 @@ from whet.model.benchmark import CallableSkill
 from whet.model.request import Settings
 from whet.model.suite import SkillUnderTest
 from whet.plan.arms import GIT, WITHOUT, parse_arms
-from whet.plan.skill import skill_store, tree_digest
+from whet.plan.skill_copies import skill_store, tree_digest
 from whet.reading.text import count, did_you_mean
 
 # A skill by its arm and its id.
@@ -114,5 +114,6 @@ def _digest(root: Path) -> str:
     return tree_digest(root, frozenset(_not_of_it(root)))
 
 
-def _not_of_it(root: Path) -> Iterator[Path]:
-    yield from (path for name in (*SKIPPED, ".git", ".whet") for path in root.rglob(name))
+def _not_of_it(root: Path) -> Iterator[str]:
+    names = (*SKIPPED, ".git", ".whet")
+    yield from (path.relative_to(root).as_posix() for name in names for path in root.rglob(name))

@@ -382,9 +382,17 @@ def describe_plan(plan: Plan) -> list[str]:
         f"{plan.suite.name}: {matrix}, {totals}",
         f"schedule {plan.schedule}, at most {plan.max_parallel} at a time, {retries} for each trial",
         *((f"until decided, at most {plan.until.rounds} rounds",) if plan.until else ()),
+        *_left_out(plan),
         "",
         *_listing(executions, ["  ".join(map(str.ljust, row, (*widths, 0))) for row in rows]),
     ]
+
+
+def _left_out(plan: Plan) -> Iterator[str]:
+    """Yield what agents are not given of the skill; in every arm it is the same."""
+    paths = sorted({path for arm in plan.arms if arm.skill is not None for path in arm.skill.left_out})
+    if paths:
+        yield f"left out of the skill: {', '.join(paths)}"
 
 
 def _listing(executions: Sequence[Execution], lines: Sequence[str]) -> Iterator[str]:

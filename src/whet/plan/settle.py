@@ -93,8 +93,7 @@ def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Sett
     arms: tuple[Arm, ...] = ()
     loaded = load_suite(path)
     unsettled = not settings.runners
-    if unsettled:
-        settings = with_found_agent(settings, loaded)
+    settings = with_found_agent(settings, loaded) if unsettled else _with_given_skills(settings)
     suite = bind_skill(loaded, request.skill, settings, arms=any("=" in arm for arm in request.arms))
     if request.arms:
         from whet.plan.arms import bind_arms  # noqa: PLC0415
@@ -136,6 +135,15 @@ def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Sett
         notices=(*map(str, suite.warnings), *same_arms(plan), *_out_of_reach(plan)),
         unsettled=unsettled and bool(settings.runners),
     )
+
+
+def _with_given_skills(settings: Settings) -> Settings:
+    """Return *settings* with the copies of the runners' own skills that agents are given."""
+    if not any(runner.skills for runner in settings.runners):
+        return settings
+    from whet.plan.skill_copies import given_runner  # noqa: PLC0415 - few runners have skills
+
+    return replace(settings, runners=tuple(given_runner(runner, settings) for runner in settings.runners))
 
 
 def notices_on_cost(planned: Planned, plan: Plan) -> tuple[str, ...]:

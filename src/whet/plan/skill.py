@@ -1,4 +1,4 @@
-"""Bind the skill under test to its suite: find or unpack it, and leave out what an agent must not see."""
+"""Bind the skill under test to its suite: find it in a folder, or unpack it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +15,10 @@ from whet.ground.package_settings import package_settings
 from whet.ground.workspaces import MANIFEST, described
 from whet.model.request import Settings
 from whet.model.suite import NO_SKILL, SKILL, Case, MadeSkill, SkillUnderTest, Suite
+from whet.plan.skill_copies import NAME, given_folder, given_skill, skill_store
 
 _WHOLE = ".whole"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDINGS = re.compile(r"(\.tar)?\.(gz|bz2|xz|tgz|tar|zip)$", re.IGNORECASE)
-_NEVER = frozenset((".git", ".whet"))
 
 
 def bind_skill(suite: Suite, place: Path | None, settings: Settings, *, arms: bool = False) -> Suite:
@@ -35,8 +32,7 @@ def bind_skill(suite: Suite, place: Path | None, settings: Settings, *, arms: bo
             return suite
         own = suite.arms if arms else (SKILL, NO_SKILL)
         return replace(suite, skill=find_skill(place, suite.source, settings), arms=own)
-    made = tuple(_with_made(case, skill_store(settings)) for case in suite.cases)
-    suite = replace(suite, cases=made)
+    suite = replace(suite, cases=tuple(_with_competitors(case, settings) for case in suite.cases))
     place = place or suite.usual_skill
     if place is None:
         return replace(suite, cases=tuple(map(_without_skill, suite.cases)), arms=(NO_SKILL,))
@@ -59,11 +55,6 @@ def _with_fixtures(case: Case, skill: SkillUnderTest, suite: Suite) -> Case:
     return found_in_skill(case, (skill.source, suite.source.parent))
 
 
-def skill_store(settings: Settings) -> Path:
-    """Return the folder for what is unpacked, copied or made of skills."""
-    return settings.store / "skills"
-
-
 def find_skill(place: Path, suite: Path, settings: Settings, where: str = "--skill") -> SkillUnderTest:
     """Find the skill in a folder, or in an archive, which is unpacked under its digest."""
     folder, store = place.resolve(), skill_store(settings)
@@ -73,24 +64,27 @@ def find_skill(place: Path, suite: Path, settings: Settings, where: str = "--ski
     elif folder.is_file():
         folder = folder.parent
     if not (folder / MANIFEST).is_file():
-        found = "there is no such file or folder" if not place.exists() else f"it has no {MANIFEST}"
-        raise UsageError(f"{where}: {place} is not a skill: {found}")
-    manifest, leave = described(folder), left_out(folder, suite, (settings.output_dir, store))
-    digest = tree_digest(folder, leave)
-    return SkillUnderTest(
-        path=copy_without(folder, leave, digest, store),
+        why = "there is no such file or folder" if not place.exists() else f"it has no {MANIFEST}"
+        raise UsageError(f"{where}: {place} is not a skill: {why}")
+    manifest = described(folder)
+    found = SkillUnderTest(
+        path=folder,
         source=folder,
         name=manifest.name,
         description=manifest.description,
-        digest=digest,
+        digest="",
         copies=(store, *((place.resolve(),) if packed else ())),
     )
+    return given_skill(found, suite, settings)
 
 
-def _with_made(case: Case, store: Path) -> Case:
-    """Return *case* with a folder for each skill that it only describes, named by the digest of its text."""
-    made = tuple(_made(skill, store) for skill in case.made_skills)
-    return replace(case, skills=(*case.skills, *made), made_skills=()) if made else case
+def _with_competitors(case: Case, settings: Settings) -> Case:
+    """Return *case* with the folders of its other skills; one that is only described gets one, named by its digest."""
+    if not case.skills and not case.made_skills:
+        return case
+    others = tuple(given_folder(skill, settings) for skill in case.skills)
+    made = tuple(_made(skill, skill_store(settings)) for skill in case.made_skills)
+    return replace(case, skills=(*others, *made), made_skills=())
 
 
 def _made(skill: MadeSkill, store: Path) -> Path:
@@ -140,7 +134,7 @@ def _name_folder(draft: Path, archive: Path) -> None:
     inner = [path for path in whole.iterdir() if (path / MANIFEST).is_file()]
     if (whole / MANIFEST).is_file():
         names = (described(whole).name, _ENDINGS.sub("", archive.name), "skill")
-        whole.rename(draft / next(name for name in names if _NAME.fullmatch(name)))
+        whole.rename(draft / next(name for name in names if NAME.fullmatch(name)))
     elif len(inner) == 1:
         inner[0].rename(draft / inner[0].name)
         remove_tree(whole)
@@ -149,73 +143,3 @@ def _name_folder(draft: Path, archive: Path) -> None:
 def _skill_in(folder: Path) -> Path | None:
     places = sorted(folder.iterdir()) if folder.is_dir() else []
     return next((place for place in places if (place / MANIFEST).is_file()), None)
-
-
-def left_out(folder: Path, suite: Path, own: tuple[Path, ...]) -> frozenset[Path]:
-    """Return what is in *folder* and not part of the skill: the suite with its neighbours, and folders of our *own*.
-
-    The suite holds the answers, so no agent may see it.
-    """
-    asked = {suite, *own}
-    if suite.parent != folder and suite.is_relative_to(folder):
-        # Its packages, scripts and settings are there too. Of a suite at the top of a skill, only its file is left out.
-        asked.add(suite.parent)
-    named = (folder / name for name in _NEVER)
-    return frozenset(path for path in (*asked, *named) if path.is_relative_to(folder) and os.path.lexists(path))
-
-
-def copy_without(folder: Path, leave: frozenset[Path], digest: str, store: Path) -> Path:
-    """Return *folder*, or if something must be left out, a copy below *store* without that."""
-    if not leave:
-        return folder
-    copy = store / digest[:16] / folder.name
-    if copy.is_dir():
-        return copy
-    draft = store / f"{digest[:16]}-{os.getpid()}"
-    try:
-        shutil.copytree(
-            folder, draft / folder.name, symlinks=True, ignore=lambda root, names: _ignored(root, names, leave)
-        )
-        # Another skill may have the same content under another name.
-        copy.parent.mkdir(exist_ok=True)
-        if not copy.exists():
-            (draft / folder.name).rename(copy)
-    except (OSError, shutil.Error) as error:
-        raise UsageError(f"--skill: {folder} cannot be copied to {copy}: {error}") from error
-    finally:
-        remove_tree(draft)
-    return copy
-
-
-def _ignored(root: str, names: list[str], leave: frozenset[Path]) -> list[str]:
-    return [name for name in names if Path(root, name) in leave]
-
-
-def tree_digest(folder: Path, leave: frozenset[Path]) -> str:
-    """Return a digest of the names and contents of all files below *folder*; a link counts as its target's path."""
-    whole = hashlib.sha256()
-    for path in _files(folder, leave):
-        name = path.relative_to(folder).as_posix().encode("utf-8", "surrogateescape")
-        whole.update(b"%d:%s" % (len(name), name))
-        whole.update(_content_digest(path))
-    return whole.hexdigest()
-
-
-def _files(folder: Path, leave: frozenset[Path]) -> Iterator[Path]:
-    """Yield the files and links below *folder*, sorted folder by folder."""
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if Path(root, name) not in leave)
-        links = [name for name in folders if Path(root, name).is_symlink()]
-        yield from (path for name in sorted((*names, *links)) if (path := Path(root, name)) not in leave)
-
-
-def _content_digest(path: Path) -> bytes:
-    if path.is_symlink():
-        return hashlib.sha256(b"link " + os.fsencode(path.readlink())).digest()
-    if not path.is_file():
-        return b""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
-    except OSError as error:
-        raise UsageError(f"--skill: {path} cannot be read: {error.strerror}") from error

@@ -236,6 +236,7 @@ def task_of(parts: AttemptParts, ground: Ground, trial: Trial, resume: Resume | 
         suite_dir=parts.suite.source.parent,
         settings_dir=parts.settings_dir,
         environ=parts.environ,
+        run=parts.run_id,
         arm=trial.key.arm,
         trial=trial.key.number,
         turn=turn,
@@ -259,7 +260,7 @@ async def _stream(
     stdout = Capture(talk.transcript, masker=parts.masker, most_bytes=most, then=observer.feed)
     stderr = Capture(talk.transcript.with_name("stderr.log"), masker=parts.masker, most_bytes=most)
     through, given = talk.through, trial.execution.case.env
-    env = {**asked.env, **(through.env(given) if through else given), "WHET_RUN": parts.run_id}
+    env = {**asked.env, **(through.env(given) if through else given)}
     command = Command(argv=asked.argv, env=env, cwd=cwd, stdin=asked.stdin, of_host=asked.of_host)
     boundary = replace(_boundary(parts, ground, trial, asked), shown_at=shown_at)
     boundary = through.boundary(boundary) if through else boundary

@@ -16,6 +16,7 @@ from whet.model.request import Settings
 from whet.model.run import STATE_FILE, Attempt, Execution, Runner, TrialResult
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Limits, WorkspaceSpec
+from whet.plan.skill_copies import given_runner
 from whet.reading.text import count
 from whet.record.folder import RUN_FILE
 from whet.record.recorded_run import RecordedRun, read_run
@@ -163,6 +164,7 @@ def execution_of(subject: Subject, runner: Runner, settings: Settings) -> Execut
     limits = Limits(timeout_s=settings.timeout_s, budget_usd=settings.budget_usd, max_steps=settings.max_steps)
     key = subject.result.key
     case = Case(id=key.case, prompt="", checks=())
+    runner = given_runner(runner, settings)
     return Execution(case=case, runner=runner, arm=key.arm, limits=limits, workspace=WorkspaceSpec(), trials=1)
 
 

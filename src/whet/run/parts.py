@@ -182,10 +182,17 @@ def make_run_parts(
         hidden=(*records, scratch, *_of_others(os.environ)),
         plan=plan,
         workspaces=Workspaces(scratch, own=(*own, *suite)),
-        packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own),
+        packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own, _trim_skill),
         graders=graders,
         cut_short=state.spent.add,
     )
+
+
+def _trim_skill(folder: Path) -> None:
+    # Only here: most packages bring no skill.
+    from whet.suites.left_out import take_out  # noqa: PLC0415
+
+    take_out(folder)
 
 
 def make_attempt_parts(

@@ -18,8 +18,9 @@ from whet.suites.format import format_of
 from whet.suites.harbor import tasks_in
 
 # Where a skill keeps its suites, seen from its folder.
-_OF_A_SKILL = ("evals/*.json", "evals/*.yaml", "evals/*.yml", "tests/eval.yaml", "tests/eval.yml")
+_DOCUMENTS_OF_A_SKILL = ("evals/*.json", "evals/*.yaml", "evals/*.yml", "tests/eval.yaml", "tests/eval.yml")
 _PYTHON_OF_A_SKILL = ("*.whet.py", "evals/*.whet.py", "tests/*.whet.py")
+SUITES_OF_A_SKILL = (*_DOCUMENTS_OF_A_SKILL, *_PYTHON_OF_A_SKILL)
 # Where agents look for skills in a project, below a hidden folder such as `.claude`.
 _SKILLS = "skills"
 # Folders that have no suites. The rest of hidden folders is passed over too.
@@ -176,7 +177,7 @@ def _of_skill(skill: Path) -> tuple[list[FoundSuite], list[PassedOver]]:
     """Return the suites that belong to a skill; a broken file in their places is one, and loading it says why."""
     found: list[FoundSuite] = []
     passed: list[PassedOver] = []
-    for pattern in (*_OF_A_SKILL, *_PYTHON_OF_A_SKILL):
+    for pattern in SUITES_OF_A_SKILL:
         for file in sorted(skill.glob(pattern)):
             over = _why_not(file)
             if over is None or over.broken:
@@ -184,6 +185,11 @@ def _of_skill(skill: Path) -> tuple[list[FoundSuite], list[PassedOver]]:
             else:
                 passed.append(over)
     return found, passed
+
+
+def is_suite(file: Path) -> bool:
+    """Return whether *file* is a suite, by what is in it."""
+    return _why_not(file) is None
 
 
 def _why_not(file: Path) -> PassedOver | None:

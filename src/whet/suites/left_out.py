@@ -1,0 +1,109 @@
+"""What lies in the folder of a skill and no agent is given with it: suites with all that belongs to them, and settings.
+
+It goes by the names by which suites are found, and not by the suite of a run: the same skill in another folder, in an
+archive or at a commit has its answers too.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from whet.errors import PathRefused, SuiteError
+from whet.ground.copying import clear
+from whet.ground.workspaces import MANIFEST
+from whet.reading.paths import refusals
+from whet.reading.settings_files import PROJECT_FILE, PYPROJECT
+from whet.suites.finding import SUITES_OF_A_SKILL, is_suite
+from whet.suites.format import format_of, load_suite
+
+# Repositories and records, and what Python leaves where a script ran: neither git nor an archive has these.
+_ANYWHERE = frozenset((".git", ".whet", "__pycache__"))
+# Beside the manifest. Everything in the folder of suites belongs to them: fixtures, answers, labels, splits, notes.
+_FOLDER = "evals"
+_OURS = frozenset((PROJECT_FILE, "whet.snapshots.json", "labels.jsonl", "split.lock.json", "judge.lock.json"))
+_OWN_FORMATS = frozenset(("bench", "evals", "python"))
+
+
+def left_out(skill: Path) -> frozenset[str]:
+    """Return what is left out of every copy of the folder *skill*, as paths from there; of skills inside of it too.
+
+    Of a folder it is all or nothing: beside a suite lie its fixtures and answers.
+    """
+    found: set[str] = set()
+    for place, folders, names in os.walk(skill):
+        here = Path(place)
+        out = {name for name in (*folders, *names) if name in _ANYWHERE}
+        if MANIFEST in names:
+            out.update(name for name in folders if _is_of_suites(here / name))
+            out.update(name for name in names if _is_ours(here / name))
+        folders[:] = [name for name in folders if name not in out]
+        found.update((here / name).relative_to(skill).as_posix() for name in out)
+    return frozenset(found)
+
+
+def take_out(skill: Path) -> None:
+    """Remove from the folder *skill*, if it is one, what would be left out of a copy."""
+    if (skill / MANIFEST).is_file():
+        for path in left_out(skill):
+            clear(skill / path)
+
+
+def _is_of_suites(folder: Path) -> bool:
+    """Return whether a folder beside a manifest holds suites, by its own name or by those in it."""
+    name = folder.name.lower()
+    if name == _FOLDER:
+        return True
+    return any(_is_named_like_a_suite(f"{name}/{inside.lower()}") for inside in _names_in(folder))
+
+
+def _is_ours(file: Path) -> bool:
+    """Return whether a file beside a manifest is a suite or of whet."""
+    name = file.name.lower()
+    if name in _OURS or _is_named_like_a_suite(name):
+        return True
+    if name == PYPROJECT:
+        return _is_only_settings(file)
+    return name != MANIFEST.lower() and _is_suite(file)
+
+
+def _is_named_like_a_suite(path: str) -> bool:
+    return any(fnmatchcase(path, pattern) for pattern in SUITES_OF_A_SKILL)
+
+
+def _names_in(folder: Path) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (entry.name for entry in entries)
+    except OSError:
+        # A link that leads nowhere, or a folder that cannot be read: copying it says so.
+        return
+
+
+def _is_only_settings(file: Path) -> bool:
+    """Return whether a `pyproject.toml` says nothing but [tool.whet]; scripts of the skill may need any other."""
+    try:
+        project = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return list(project) == ["tool"] and list(project["tool"]) == ["whet"]
+
+
+def _is_suite(file: Path) -> bool:
+    """Return whether a file with any name is a suite; one of another tool if it also says what it expects.
+
+    A list of prompts alone is like a suite of those, and the skill may need it.
+    """
+    if not is_suite(file):
+        return False
+    if format_of(file) in _OWN_FORMATS:
+        return True
+    try:
+        with refusals():
+            load_suite(file)
+    except (SuiteError, PathRefused):
+        return False
+    return True
