@@ -19,7 +19,7 @@ from whet.errors import AgentError, KeyRefused, ProviderUnreachable
 # A key that was good a moment ago is not asked about again.
 _GOOD_FOR_S = 30.0
 # For how long whet tries to reach a provider that has never answered, and the first and the longest pause.
-_TRIED_S = 10.0
+_TRIED_S = 8.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 3.0
 _WELL = 400
 

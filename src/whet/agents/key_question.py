@@ -11,7 +11,7 @@ from typing import Literal
 
 import httpx2
 
-_PATIENCE_S = 5.0
+_PATIENCE_S, _CONNECT_S = 5.0, 3.0
 REFUSING = frozenset({401, 403})
 _UNAUTHORIZED = 401
 _GOOD = range(200, 300)
@@ -29,7 +29,9 @@ async def ask_about_key(url: str, headers: Mapping[str, str]) -> Said | None:
     403 does not tell: there are keys that may ask a model and may not list the models.
     """
     try:
-        async with httpx2.AsyncClient(timeout=_PATIENCE_S, follow_redirects=False) as client:
+        async with httpx2.AsyncClient(
+            timeout=httpx2.Timeout(_PATIENCE_S, connect=_CONNECT_S), follow_redirects=False
+        ) as client:
             status = (await client.get(url, headers=dict(headers))).status_code
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
         raise Nobody(str(error) or type(error).__name__) from error
