@@ -12,7 +12,6 @@ import anyio.to_thread
 
 from whet.agents.agent import Agent, AgentCommand, Resume, Signs, Task
 from whet.agents.observing import Observer, Watch
-from whet.agents.programs import BY_TYPE, logins
 from whet.agents.turns import Sieve, Turn
 from whet.dataclass import dataclass
 from whet.errors import (
@@ -163,6 +162,9 @@ def _login(parts: AttemptParts, talk: _Talk) -> str | None:
     """Return what logs an agent in that asks its provider directly and is believed about it; a recording asks none."""
     if talk.through is not None or not talk.asked.trusted or not talk.asked.timed:
         return None
+    # Only here: most agents are programs of your own.
+    from whet.agents.programs import BY_TYPE, logins  # noqa: PLC0415
+
     known = BY_TYPE.get(talk.task.runner.agent)
     named = logins(known, {**parts.environ, **talk.task.options.table("env")}) if known else []
     return f"the login in {' or '.join(named)}" if named else f"the login of {talk.task.runner.agent}"
