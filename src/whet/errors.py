@@ -18,10 +18,10 @@ WhetError
 │   │   ├── StepLimitReached · BudgetSpent · RunBudgetSpent · OutputTooLarge · CeilingReached
 │   │   ├── SessionUnfinished · SessionUnreadable · ContextExhausted · PromptTooLong
 │   │   ├── SkillFailed · SkillUnreachable · CassetteMissed
-│   │   └── ProviderFailed: ModelRejected
+│   │   └── ProviderFailed: ModelRejected · KeyRefused · ProviderUnreachable
 │   └── GraderError           a check did not decide
 │       ├── CheckCrashed · CheckMistaken · CheckTimedOut · CheckerDied
-│       └── Undecidable · Vacuous · JudgeFailed: NoVerdict
+│       └── Undecidable · Vacuous · JudgeFailed: NoVerdict · JudgeRefused
 └── StoreError                the record of a run cannot be read or written
     ├── RecordChanged         something else than whet changed the record
     └── RecordLost            a run started and cannot be recorded: exit code 4
@@ -325,12 +325,24 @@ class ModelRejected(ProviderFailed, code="model-rejected", label="Rejected model
     """The provider does not know the model or refuses it, so no trial of this runner can work."""
 
 
+class KeyRefused(ProviderFailed, code="key-refused", label="Key refused", retry=False):
+    """The provider refuses the key or the login of a runner; a resumed run tries its trials again."""
+
+
+class ProviderUnreachable(ProviderFailed, code="provider-unreachable", label="Provider unreachable", retry=False):
+    """Nobody answers for the provider of a runner, and nobody has in this run; a resumed run tries its trials again."""
+
+
 class CassetteMissed(AgentError, code="cassette", label="Not on the cassette", cause="suite", retry=False):
     """The agent asked its model something that its cassette has no answer to."""
 
 
 class UserFailed(AttemptError, code="user", label="User model", cause="provider"):
     """The model that plays the user of a conversation did not answer, which says nothing about the agent."""
+
+
+class UserRefused(UserFailed, code="user-refused", label="Key of the user model refused", retry=False):
+    """The provider refuses the key of the model that plays the user, so no conversation with it can work."""
 
 
 class GraderError(AttemptError, code="grader", label="Grader", phase="check", cause="suite", retry=False):
@@ -371,6 +383,10 @@ class JudgeBroken(JudgeFailed, code="judge-broken", cause="infrastructure"):
 
 class NoVerdict(JudgeFailed):
     """The judge answered without a verdict, perhaps because of what it was shown."""
+
+
+class JudgeRefused(JudgeFailed, code="judge-refused", label="Key of the judge refused"):
+    """The provider refuses the key of the judge, or nobody answers for it, so no case with a judge can be decided."""
 
 
 class StoreError(WhetError):

@@ -85,17 +85,19 @@ class Stage:
         check: str = "pass",
         refused: bool = False,
         keyless: bool = False,
+        keys: tuple[str, ...] | None = None,
         **case: Any,
     ) -> Played:
         """Run the case `a` while the model follows *steps*; *refused* where nobody listens at its address.
 
-        If it is *keyless*, whet knows neither the key nor the address.
+        If it is *keyless*, whet knows neither the key nor the address. The model takes no other *keys*, if they are
+        given.
         """
         fields = "".join(f", {name}={value!r}" for name, value in {"prompt": "Do it.", **case}.items())
         self.project.suite(f"def seen(report, ctx):\n    {check}\nsuite = [Case(id='a', check=seen{fields})]\n")
         for name, text in self.program.workspace.items():
             self.project.write(f"template/{name}", text)
-        with ScriptedModel(steps) as model, closed_port() if refused else nullcontext(model.url) as url:
+        with ScriptedModel(steps, keys=keys) as model, closed_port() if refused else nullcontext(model.url) as url:
             self.project.settings(self._settings(url))
             environ = self.environ(url)
             if keyless:

@@ -81,7 +81,8 @@ def test_a_provider_that_fails_before_its_first_answer_makes_the_trial_errored(s
 def test_a_provider_that_nobody_answers_for_makes_the_trial_errored(stage: Stage) -> None:
     played = stage.play([], "--timeout-ms", str(stage.program.start_ms // 2), refused=True)
 
-    assert is_an_outage(played), played.story
+    assert played.verdict == ("errored", "provider-unreachable"), played.story
+    assert played.trial["failure"]["cause"] == "provider"
     assert is_seen_by_the_gateway(played, "refused"), played.story
 
 

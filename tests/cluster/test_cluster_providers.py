@@ -13,6 +13,8 @@ import pytest
 from loopback import LoopbackCluster
 from project import Project
 
+from whet.testing.scripted_model import ScriptedModel
+
 PATIENCE_S = 240
 AGENT = """
 import json, os, sys, urllib.request, urllib.error
@@ -117,3 +119,20 @@ def test_trials_under_way_have_a_limit_by_provider(
 
     assert ended.code == 0, ended.stdout + ended.stderr
     assert provider.most == 1
+
+
+def test_a_key_that_one_node_sees_refused_keeps_trials_off_all_nodes(
+    three_nodes: LoopbackCluster, project: Project
+) -> None:
+    project.write("agent.py", AGENT)
+    project.suite("suite = [Case(id=f'a{n}', prompt='x', check=ok) for n in range(6)]")
+    project.settings(SETTINGS)
+    with ScriptedModel([], keys=("sk-ant-another-000000000",)) as model:
+        environ = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "sk-ant-0123456789abcdef"}
+        process = project.start("suite.py", "--on", three_nodes.on, "--max-parallel", "1", env=environ)
+        ended = project.outcome(process, within_s=PATIENCE_S)
+        asked = [request.path for request in model.requests if request.method == "POST"]
+
+    assert ended.code == 3, ended.stdout + ended.stderr
+    assert set(ended.codes.values()) == {"key-refused"}
+    assert asked == ["/v1/messages"]

@@ -219,8 +219,8 @@ def test_an_agent_that_wants_a_login_says_so(project: Project) -> None:
 
     outcome = talk(project, "end()", first=first, agent="trusted = true")
 
-    assert (outcome.statuses, outcome.codes) == ({"a": "errored"}, {"a": "provider"})
-    assert "auth: Authentication required" in outcome.message("a")
+    assert (outcome.statuses, outcome.codes) == ({"a": "errored"}, {"a": "key-refused"})
+    assert "the login of acp was refused: Authentication required" in outcome.message("a")
 
 
 HANDSHAKES = {

@@ -133,7 +133,7 @@ def test_a_program_that_says_that_nobody_has_logged_in_is_errored_as_such(asked:
 
     outcome = asked.run()
 
-    assert outcome.codes == {"a": "provider"}
+    assert outcome.codes == {"a": "key-refused"}
     assert outcome.message("a").startswith("auth: ended with exit code 41")
 
 

@@ -90,16 +90,16 @@ def test_a_check_sees_how_the_user_ended(
 
 
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "code"),
     [
-        {"fail": "overloaded", "always": True},
-        {"fail": "auth", "always": True},
-        {"say": "I would rather talk.", "always": True},
-        {**reply("say", "  "), "always": True},
+        ({"fail": "overloaded", "always": True}, "user"),
+        ({"fail": "auth", "always": True}, "user-refused"),
+        ({"say": "I would rather talk.", "always": True}, "user"),
+        ({**reply("say", "  "), "always": True}, "user"),
     ],
 )
 def test_a_user_model_that_fails_makes_the_trial_errored_and_never_failed(
-    project: Project, fault: dict[str, Any]
+    project: Project, fault: dict[str, Any], code: str
 ) -> None:
     project.suite(SUITE)
 
@@ -108,8 +108,9 @@ def test_a_user_model_that_fails_makes_the_trial_errored_and_never_failed(
 
     assert outcome.code == 3, outcome.stdout
     failure = outcome.trial("a")["failure"]
-    assert (outcome.statuses["a"], failure["code"], failure["cause"]) == ("errored", "user", "provider")
-    assert failure["message"].startswith("after turn 2, the model that plays the user")
+    assert (outcome.statuses["a"], failure["code"], failure["cause"]) == ("errored", code, "provider")
+    assert failure["message"].startswith("after turn 2, ")
+    assert "the model that plays the user" in failure["message"]
     assert outcome.trial("a")["attempts"][0]["user_usage"]["input_tokens"] == 100
     assert outcome.session("a")["complete"] is False
 

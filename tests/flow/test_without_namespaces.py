@@ -113,3 +113,87 @@ def test_the_doctor_says_which_of_the_two_it_is(project: Project, tmp_path: Path
     assert "allow user namespaces" in refused.stdout
     assert "install the package bubblewrap" not in refused.stdout
     assert os.fspath(tmp_path / "two" / "bwrap") in refused.stdout
+
+
+# It leaves a sign that it was started, whatever it is asked.
+CLAUDE = ": > {outside}/started; echo '{}'"
+REAL = '[runners.real.agent]\ntype = "{type}"\ncommand = "claude"\n'
+COULD = "could read, change and delete everything that your user can"
+KEYS = {"ANTHROPIC_API_KEY": "sk-000000000000000000", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+
+
+@pytest.fixture
+def bare(project: Project, tmp_path: Path) -> Project:
+    """A project on a machine without bubblewrap, with the program of an agent."""
+    path = programs(tmp_path / "bin", claude=CLAUDE.replace("{outside}", str(project.outside)))
+    project.env = {"PATH": path, **KEYS}
+    project.sandbox = "auto"
+    project.settings(REAL.format(type="claude-code"))
+    project.suite("suite = [Case(id='a', prompt='Hello.', check=ok)]")
+    return project
+
+
+def was_started(project: Project) -> bool:
+    return (project.outside / "started").exists()
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini", "opencode", "copilot", "cursor-agent", "acp"])
+def test_an_agent_that_asks_nobody_is_not_started_without_a_boundary(bare: Project, agent: str) -> None:
+    bare.settings(REAL.format(type=agent))
+
+    done = bare.run()
+
+    assert done.code == 2
+    assert f"runners.real: its agent asks nobody before it acts, and {COULD}" in done.stderr
+    assert "install the package bubblewrap" in done.stderr
+    assert "--sandbox local" in done.stderr
+    assert "--sandbox container" in done.stderr
+    assert not was_started(bare)
+    assert not bare.output_dir.exists()
+
+
+@pytest.mark.parametrize("how", ["flag", "settings"])
+def test_it_is_started_if_you_say_so(bare: Project, how: str) -> None:
+    flags = ("--sandbox", "local") if how == "flag" else ()
+    if how == "settings":
+        # Nothing else says it: a variable would come before the settings.
+        bare.starter = ("env", "-u", "WHET_SANDBOX")
+        bare.settings('[run]\nsandbox = "local"\n' + REAL.format(type="claude-code"))
+
+    bare.run(*flags)
+
+    assert was_started(bare)
+
+
+def test_a_judge_that_is_an_agent_is_not_started_either(bare: Project) -> None:
+    bare.settings(
+        QUIET.replace("network = false\n", "") + REAL.format(type="claude-code") + '[judge]\nrunner = "real"\n'
+    )
+    bare.write(
+        "suite.json",
+        '{"name": "s", "source_kind": "manual", "verifier_kind": "llm_judge", "cases_json": [{"task_id": "a", '
+        '"case_kind": "llm_rubric", "instruction": "echo hello", "rubric": "polite"}]}',
+    )
+
+    done = bare.whet("run", "suite.json", "--runner", "sh")
+
+    assert done.code == 2
+    assert f"runners.real: its agent asks nobody before it acts, and {COULD}" in done.stderr
+    assert not was_started(bare)
+
+
+def test_a_program_of_your_own_runs_with_a_warning(bare: Project) -> None:
+    bare.settings(QUIET.replace("network = false\n", ""))
+    bare.suite("suite = [Case(id='a', prompt='echo hello', check=ok)]")
+
+    done = bare.run()
+
+    assert done.code == 0, done.stderr
+    assert "agents run without a boundary and can read, change and delete your files" in done.stdout
+
+
+def test_the_doctor_says_that_the_runner_cannot_start(bare: Project) -> None:
+    done = bare.whet("doctor")
+
+    assert done.code == 1
+    assert COULD in done.stdout

@@ -202,8 +202,11 @@ class Agent(Protocol):
     `takes_skills` says how it gets skills; if it is None, whet does not run the agent with a skill under test.
     `dialogue` is for a program that does not get its prompt with its start; `command` makes it.
     `provider` names whose variables it takes, if its address is one of them: then it can go through the gateway.
+    `asks_nobody` says that it does what its model says without asking a person: without a boundary, whet starts it only
+    if its user says so.
     """
 
+    asks_nobody: bool = True
     provider: str | None = None
     state: tuple[str, ...] = ()
     takes_skills: TakesSkills | None = None

@@ -26,6 +26,7 @@ _LONGEST_VARIABLE = 128 * 1024 - 64
 class CommandAgent(AgentDefaults):
     """Starts what the runner's `command` and `args` say; `output = "events"` makes each line one of our events."""
 
+    asks_nobody = False
     takes_skills = "variable"
 
     def command(self, task: Task) -> AgentCommand:
@@ -71,6 +72,7 @@ def _facts(task: Task) -> dict[str, str]:
 class NoAgent(AgentDefaults):
     """Ends at once, and says and does nothing."""
 
+    asks_nobody = False
     takes_skills = "variable"
 
     def command(self, task: Task) -> AgentCommand:

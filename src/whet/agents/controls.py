@@ -11,6 +11,7 @@ from whet.model.task import TaskSpec
 class ControlAgent(AgentDefaults):
     """Says what it says whatever it is asked, or repeats what it is asked, and does nothing."""
 
+    asks_nobody = False
     takes_skills = "variable"
 
     def continues(self, runner: Runner) -> bool:
@@ -27,6 +28,7 @@ class ControlAgent(AgentDefaults):
 class SolutionAgent(AgentDefaults):
     """Gives the answer that the author of a case knows, or runs the author's command in the workspace."""
 
+    asks_nobody = False
     takes_skills = "variable"
 
     def continues(self, runner: Runner) -> bool:

@@ -19,6 +19,7 @@ import h11
 from whet.agents.gateway_asking import Asking, Kept, Source, copied
 from whet.agents.gateway_http import Answer, Client, Cut, Gone, Incoming, error_answer
 from whet.agents.gateway_ledger import Ledger
+from whet.agents.gateway_refusals import Refusals
 from whet.agents.gateway_routes import Pass, Route
 from whet.agents.gateway_tunnel import Tunnels
 from whet.agents.gateway_upstream import (
@@ -60,6 +61,7 @@ class Passage:
         upstream: Upstream,
         *,
         tunnels: Tunnels | None = None,
+        refusals: Refusals | None = None,
         most_connections: int = _MOST_CONNECTIONS,
         takes_turns: bool = False,
     ) -> None:
@@ -69,6 +71,10 @@ class Passage:
         # What may answer before the provider.
         self.sources: tuple[Source, ...] = ()
         self._tunnels = tunnels or Tunnels(())
+        self._refusals = refusals or Refusals()
+        self._trusted = False
+        # While it is being found out whether anybody can reach the provider.
+        self._trying: asyncio.Task[None] | None = None
         self._secret = secrets.token_hex(16)
         self._listeners: list[socket.socket] = []
         self._kept = Kept()
@@ -101,15 +107,20 @@ class Passage:
         self._listeners.append(listener)
         self._start(self._accept_all(listener))
 
-    def begin(self, ledger: Ledger, stop: Callable[[], object]) -> None:
-        """Account to *ledger* from now on; *stop* ends the agent."""
-        self._ledger, self._stop, self.verdict = ledger, stop, None
+    def begin(self, ledger: Ledger, stop: Callable[[], object], *, trusted: bool = False) -> None:
+        """Account to *ledger* from now on; *stop* ends the agent, which is *trusted* if whet knows its program."""
+        self._ledger, self._stop, self.verdict, self._trusted = ledger, stop, None, trusted
 
     async def settle(self) -> None:
         """Give what is under way a moment to end: an agent may exit with the last word of an answer."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_S):
                 await self._quiet.wait()
+
+    async def reach(self) -> None:
+        """Wait until it is known whether anybody can reach the provider, if that is in doubt."""
+        if self._trying is not None:
+            await asyncio.wait({self._trying})
 
     async def close(self) -> None:
         """End everything that is under way."""
@@ -121,10 +132,11 @@ class Passage:
         for listener in self._listeners:
             listener.close()
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _accept_all(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -268,6 +280,7 @@ class Passage:
             ledger.sent(entry)
             answer = await self._ask(asking, 0)
             entry.status = answer.status
+            await self._look_for_refusal(asking, answer.status)
             reading = Reading(entry.asked.format, _content_type(answer))
             await client.answer(_followed(answer, reading, error, partial(ledger.heard, entry)))
         except Unreachable as trouble:
@@ -276,6 +289,7 @@ class Passage:
             finally:
                 # Only now it is known how large the request is.
                 ledger.done(entry, "unreachable", kind="network" if _is_usual(asking) else None, said=str(trouble))
+                self._trying = self._trying or self._start(self._look_for_anybody())
             await client.refuse(_UNREACHABLE, f"the provider cannot be reached: {trouble}")
         except Unsendable as trouble:
             entry.status = _ERROR
@@ -293,6 +307,21 @@ class Passage:
             raise
         else:
             self._done(ledger, asking, reading, error)
+
+    async def _look_for_refusal(self, asking: Asking, status: int) -> None:
+        """End the agent if the provider refuses the key; only what the provider itself said of a model counts."""
+        if not asking.entry.paid or asking.entry.asked.format is None or self._pass is None:
+            return
+        variable = self._pass.variable_in(asking.incoming.headers, asking.query)
+        refused = await self._refusals.after(self._route, variable, status, trusted=self._trusted)
+        if refused is not None:
+            self.end_with(refused)
+
+    async def _look_for_anybody(self) -> None:
+        """End the agent if nobody can reach the provider, and nobody has in this run."""
+        nobody = await self._refusals.unreachable(self._route)
+        if nobody is not None:
+            self.end_with(nobody)
 
     def _done(
         self,

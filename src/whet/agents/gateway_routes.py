@@ -150,6 +150,11 @@ class Pass:
         """The real keys by the made-up ones."""
         return {self.made_up(name).encode(): key.encode() for name, key in self.route.keys.items()}
 
+    def variable_in(self, headers: Iterable[tuple[bytes, bytes]], query: str) -> str | None:
+        """Return the variable whose made-up key a request carries where a key belongs; None without one."""
+        sent = b"\n".join((*(value for name, value in headers if name.lower() in KEY_HEADERS), query.encode()))
+        return next((name for name in self.route.keys if self.made_up(name).encode() in sent), None)
+
     def task(self, task: Task) -> Task:
         """Return *task* as the agent gets it: other secrets that its adapter would pass on stay outside as well."""
         options = task.options

@@ -17,7 +17,8 @@ from whet.agents.turnstile import Passing, Turnstile
 from whet.dataclass import dataclass
 from whet.ground.secrets import overlap, written_forms
 
-_CONNECT_S = 30.0
+# So that whet can tell within 30 s that nobody can reach a provider (`gateway_refusals.py`).
+_CONNECT_S = 10.0
 _MOST_ON_LINE = 32
 _READABLE = ("gzip", "deflate")
 # What the gateway says itself, and what would make another method of the one that it counts by.

@@ -68,6 +68,7 @@ class ReplayAgent(AgentDefaults):
     """Plays `script`, a run folder or its `trials`: the same case, arm and trial, by the runner of that name."""
 
     # A recording has its skills already.
+    asks_nobody = False
     takes_skills = "variable"
 
     def __init__(self) -> None:

@@ -57,6 +57,7 @@ _VALUES: dict[str, _Rule] = {
 class ScriptedAgent(AgentDefaults):
     """Plays `script`: one file for every case, or a folder with one file per case id (`.toml` or `.json`)."""
 
+    asks_nobody = False
     takes_skills = "variable"
 
     def command(self, task: Task) -> AgentCommand:

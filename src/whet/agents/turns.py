@@ -11,21 +11,33 @@ from collections.abc import Callable
 
 from whet.agents.agent import Meaning, Signs
 from whet.agents.records import status_kind
-from whet.errors import AgentError, ContextExhausted, PromptTooLong
+from whet.errors import AgentError, ContextExhausted, KeyRefused, PromptTooLong, ProviderUnreachable
 from whet.ground.sandbox import Sink
 from whet.ground.secrets import Masker
 from whet.model.seen import PROVIDER_TROUBLE, Trouble
 
 # A session that still does not fit after several summaries, without a tool call in between, never will.
 _MOST_OVERFLOWS = 3
+# A login that was refused may be renewed once.
+_MOST_REFUSALS = 2
+_REFUSING = (401, 403)
+# How long an agent may tell of a provider that nobody reaches.
+_LONGEST_ALONE_S = 10.0
 # The id of a tool of which only a sign was seen.
 _UNNAMED = "a tool"
 
 
 class Turn:
-    """What is known, at the time limit, of what the agent was waiting for."""
+    """What is known, at the time limit, of what the agent was waiting for.
 
-    def __init__(self, timeout_s: float | None = None) -> None:
+    *login* names what logs an agent in that asks its provider without the gateway and is believed about it, and
+    *heard* says that the provider has answered the runner before.
+    """
+
+    def __init__(self, timeout_s: float | None = None, *, login: str | None = None, heard: bool = False) -> None:
+        self.login, self._heard = login, heard
+        self._refusals = 0
+        self._alone_since: float | None = None
         self._until = None if timeout_s is None else time.monotonic() + timeout_s
         self._heard_at = time.monotonic()
         self._tools: set[str | None] = set()
@@ -80,6 +92,8 @@ class Turn:
         if not self._in_time():
             return
         self._speaking = False
+        if self.login is not None and not self.came:
+            self._hold_refusals(trouble, self.login)
         if trouble.kind in PROVIDER_TROUBLE:
             self._awaited, self.trouble = True, trouble
             self.troubles += 1
@@ -89,6 +103,20 @@ class Turn:
             self._overflows += 1
             if self._overflows >= _MOST_OVERFLOWS:
                 raise self.no_room(trouble)
+
+    def _hold_refusals(self, trouble: Trouble, login: str) -> None:
+        """Raise if the provider lets this agent in no more: most would try again for minutes."""
+        if trouble.kind == "auth" and trouble.status in _REFUSING:
+            self._refusals += 1
+            if self._refusals >= _MOST_REFUSALS:
+                raise refused_login(trouble, login)
+        elif trouble.kind == "network" and trouble.status is None and not self._heard:
+            now = time.monotonic()
+            self._alone_since = self._alone_since or now
+            if now - self._alone_since >= _LONGEST_ALONE_S:
+                raise ProviderUnreachable(
+                    f"it cannot reach its provider: {trouble.message}", hint="look at your network and your proxy"
+                )
 
     def no_room(self, trouble: Trouble) -> AgentError:
         """The session does not fit into its model: its own doing, unless the first request did not fit."""
@@ -122,6 +150,12 @@ class Turn:
             return False
         self._heard_at = now
         return True
+
+
+def refused_login(trouble: Trouble, login: str) -> KeyRefused:
+    """Return the error for a login that the provider of an agent refuses, as the agent says."""
+    status = f" ({trouble.status})" if trouble.status else ""
+    return KeyRefused(f"{login} was refused{status}: {trouble.message}", hint="correct it, or log in again by hand")
 
 
 # This much of a line is enough to recognize it; the rest of a long one is not held back.

@@ -23,13 +23,14 @@ from whet.ground.cgroups import CONTROLLERS, usable_places
 from whet.ground.engine import engine_state
 from whet.ground.mounts import private_mounts
 from whet.ground.overlay import OverlayWorkspace, Template
-from whet.ground.sandbox import Sandbox, choose_sandbox
+from whet.ground.sandbox import Sandbox, choose_sandbox, why_unbounded
 from whet.ground.seccomp import refused_calls
 from whet.model import plugins
 from whet.model.request import Settings
 from whet.model.suite import Case
 from whet.plan.settings import describe, entries, load_settings
 from whet.reading.paths import refusals
+from whet.run.boundary import asks_nobody, problem_without_boundary, ways_out
 from whet.run.readiness import is_asked, look_at_runner, program_of
 from whet.suites.format import load_suite
 
@@ -145,8 +146,12 @@ def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -
     for agent in KNOWN:
         program = programs[agent.type]
         found.append(look_at_agent(agent, program, versions.get(program or ""), logins(agent, environ)))
+    why = why_unbounded(settings.sandbox, sandbox) if settings else None
     for runner in runners:
         found += look_at_runner(runner, cases, versions, environ)
+        if why is not None and asks_nobody(runner):
+            message, hint = problem_without_boundary(why.reason), ways_out(why.remedy)
+            found.append(Finding(part="runners", name=runner.id, state="problem", message=message, hint=hint))
     return found
 
 
@@ -247,7 +252,10 @@ def _bubblewrap() -> Finding:
             return _machine_finding("bubblewrap", "warning", f"{message}; {unknown}")
         return _machine_finding("bubblewrap", "ok", message)
     return _machine_finding(
-        "bubblewrap", "warning", state.reason, f"{state.remedy}; until then agents can see your files"
+        "bubblewrap",
+        "warning",
+        state.reason,
+        f"{state.remedy}; until then agents of a model start only with --sandbox local",
     )
 
 

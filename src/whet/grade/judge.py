@@ -18,7 +18,7 @@ from whet.dataclass import dataclass
 from whet.errors import GraderError
 from whet.grade.evidence import Evidence
 from whet.grade.grader import Grader
-from whet.grade.judge_client import JudgeClient, JudgeSettings, find_key, judge_settings
+from whet.grade.judge_client import JudgeClient, JudgeSettings, find_key, find_variable, judge_settings
 from whet.grade.judge_questions import HIGHEST_RATING, VERSION, Prompt, Question, Vote
 from whet.model import wire
 from whet.model.grade import Grade
@@ -203,7 +203,7 @@ class LlmJudge:
 
     def __init__(self, settings: JudgeSettings, environ: Mapping[str, str]) -> None:
         self._settings = settings
-        self._client = JudgeClient(settings, find_key(settings, environ))
+        self._client = JudgeClient(settings, find_key(settings, environ), variable=find_variable(settings, environ))
         self._cache = VerdictCache(settings.cache_dir)
         self._model = settings.model_name
         self._room: anyio.CapacityLimiter | None = None

@@ -10,7 +10,7 @@ import anyio
 
 from whet.agents.prices import priced
 from whet.dataclass import dataclass
-from whet.errors import JudgeFailed, NoVerdict, UsageError
+from whet.errors import JudgeFailed, JudgeRefused, NoVerdict, UsageError
 from whet.grade.judge_questions import VERDICT, Form, Prompt, T, Vote
 from whet.model.session import Usage, token_count
 
@@ -42,8 +42,12 @@ class JudgeSettings:
     @property
     def address(self) -> str:
         """Where requests go."""
-        wire = WIRES[self.provider]
-        return f"{(self.url or wire.url).rstrip('/')}/{wire.path}"
+        return f"{self.base}/{WIRES[self.provider].path}"
+
+    @property
+    def base(self) -> str:
+        """What the addresses of the endpoint begin with."""
+        return (self.url or WIRES[self.provider].url).rstrip("/")
 
     @property
     def model_name(self) -> str:
@@ -68,11 +72,19 @@ def judge_settings(given: Mapping[str, Any]) -> JudgeSettings:
 
 def find_key(settings: JudgeSettings, environ: Mapping[str, str], why: str = "a language model has to judge") -> str:
     """Return the key; raises `UsageError` if there is none, with *why* it is needed."""
-    names = (settings.key_variable,) if settings.key_variable else WIRES[settings.provider].key_variables
-    for name in names:
-        if environ.get(name):
-            return environ[name]
-    raise UsageError(f"{why}, and there is no key for it: set {' or '.join(names)}")
+    name = find_variable(settings, environ)
+    if name is None:
+        raise UsageError(f"{why}, and there is no key for it: set {' or '.join(_variables(settings))}")
+    return environ[name]
+
+
+def find_variable(settings: JudgeSettings, environ: Mapping[str, str]) -> str | None:
+    """Return the variable that the key is in, if there is one."""
+    return next((name for name in _variables(settings) if environ.get(name)), None)
+
+
+def _variables(settings: JudgeSettings) -> tuple[str, ...]:
+    return (settings.key_variable,) if settings.key_variable else WIRES[settings.provider].key_variables
 
 
 _MOST_TOKENS = 1024
@@ -171,16 +183,22 @@ def _temperature(settings: JudgeSettings) -> dict[str, float]:
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 # The request was refused, perhaps because of the answer in it.
 _REFUSED = frozenset({400, 413, 422})
+# The key was refused; or only this request, if it was not the first of these.
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 _LONGEST_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.5
 _SHOWN = 300
 
 
 class JudgeClient:
-    """Asks one model, which errors call *who*; close it after use."""
+    """Asks one model, which errors call *who*, with the key of *variable*; close it after use."""
 
-    def __init__(self, settings: JudgeSettings, key: str, who: str = "the judge") -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: JudgeSettings, key: str, who: str = "the judge", *, variable: str | None = None
+    ) -> None:
+        self._settings, self._variable = settings, variable
+        # Whether the endpoint has taken the key before.
+        self._worked = False
         self._who = who
         self._wire = WIRES[settings.provider]
         self._key = key
@@ -216,11 +234,29 @@ class JudgeClient:
                 ) from error
             return usual_s
         if response.is_success:
+            self._worked = True
             return _json(response, self._who)
+        if await self._is_refused(response.status_code):
+            place = f" in {self._variable}" if self._variable else ""
+            message = f"the key of {self._who}{place} was refused ({response.status_code}) by {self._settings.base}"
+            hint = f"correct {self._variable}" if self._variable else None
+            raise JudgeRefused(f"{message}: {_said(response)}", hint=hint)
         if response.status_code not in _RETRIED or last:
             failed = NoVerdict if response.status_code in _REFUSED else JudgeFailed
             raise failed(f"{self._who} at {self._settings.address}: HTTP {response.status_code}: {_said(response)}")
         return _asked_wait(response.headers, usual_s)
+
+    async def _is_refused(self, status: int) -> bool:
+        """Return whether it is the key that the endpoint refuses: what an agent wrote may bring about a 403."""
+        if status != _FORBIDDEN:
+            return status == _UNAUTHORIZED
+        from whet.agents.key_question import Nobody, ask_about_key  # noqa: PLC0415 - as above
+
+        try:
+            said = await ask_about_key(f"{self._settings.base}/models", self._wire.headers(self._key))
+        except Nobody:
+            said = None
+        return said == "refused" or (said is None and not self._worked)
 
     def _filled(self, answer: Mapping[str, Any], form: Form[T]) -> tuple[T, Usage]:
         try:

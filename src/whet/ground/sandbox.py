@@ -210,8 +210,16 @@ def choose_sandbox(name: str) -> tuple[Sandbox, str | None]:
     state = plugins.find("sandboxes", _BEST).availability()
     if state.usable:
         return plugins.find("sandboxes", _BEST)(), None
-    note = f"{state.reason}: agents run without a boundary and can see your files (--sandbox local)"
+    note = f"{state.reason}: agents run without a boundary and can read, change and delete your files (--sandbox local)"
     return plugins.find("sandboxes", _FALLBACK)(), note
+
+
+def why_unbounded(asked: str, sandbox: Sandbox) -> Availability | None:
+    """Return why *sandbox* is no boundary although nobody chose that: *asked* is what the settings say."""
+    if asked != "auto" or sandbox.name != _FALLBACK:
+        return None
+    state: Availability = plugins.find("sandboxes", _BEST).availability()
+    return state
 
 
 def require_sandbox(name: str) -> None:

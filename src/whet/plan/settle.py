@@ -150,7 +150,7 @@ def notices_on_cost(planned: Planned, plan: Plan) -> tuple[str, ...]:
     """Return what *plan* may cost, if the agent was not chosen by anybody."""
     if not planned.unsettled:
         return ()
-    return (what_it_may_cost(plan, planned.settings, _is_judged),)
+    return (what_it_may_cost(plan, planned.settings, asks_judge),)
 
 
 def _out_of_reach(plan: Plan) -> Iterator[str]:
@@ -245,7 +245,7 @@ def replay_problems(runner: Runner, cases: Sequence[Case]) -> Iterator[str]:
 
 def check_judge(plan: Plan, settings: Settings) -> None:
     """Fail early if a judge is needed but not configured."""
-    asking = [execution for execution in plan.executions if _is_judged(execution)]
+    asking = [execution for execution in plan.executions if asks_judge(execution)]
     if not asking:
         return
     try:
@@ -311,10 +311,11 @@ def judge_key(plan: Plan) -> str | None:
 
 def is_judged(plan: Plan) -> bool:
     """Return whether a judge decides some checks of *plan*."""
-    return any(_is_judged(execution) for execution in plan.executions)
+    return any(asks_judge(execution) for execution in plan.executions)
 
 
-def _is_judged(execution: Execution) -> bool:
+def asks_judge(execution: Execution) -> bool:
+    """Return whether a judge decides some checks of *execution*."""
     # Only here: reading the settings does not need it.
     from whet.grade.grader import grader_class  # noqa: PLC0415
 

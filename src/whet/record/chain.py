@@ -16,7 +16,15 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 
 from msgspec import Struct, field, structs
 
-from whet.errors import DiskFailed, RecordChanged, RunBudgetSpent
+from whet.errors import (
+    DiskFailed,
+    JudgeRefused,
+    KeyRefused,
+    ProviderUnreachable,
+    RecordChanged,
+    RunBudgetSpent,
+    UserRefused,
+)
 from whet.model import wire
 from whet.model.comparison import Look
 from whet.model.run import TrialKey, TrialResult
@@ -252,14 +260,23 @@ def changed(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged
     )
 
 
+# What says nothing about the agent, and somebody can mend without a change of the run.
+_TRIED_AGAIN = frozenset(
+    error.code for error in (DiskFailed, RunBudgetSpent, KeyRefused, ProviderUnreachable, JudgeRefused, UserRefused)
+)
+
+
 def is_done(result: TrialResult) -> bool:
     """Return whether a trial has a result."""
     return result.failure is None or not is_tried_again(result.failure.code)
 
 
 def is_tried_again(code: str | None) -> bool:
-    """Return whether a resume tries a trial again that failed so: a full disk or the end of the money stopped it."""
-    return code in (DiskFailed.code, RunBudgetSpent.code)
+    """Return whether a resume tries a trial again that failed so.
+
+    A full disk, the end of the money, or a provider that let nobody in stopped it.
+    """
+    return code in _TRIED_AGAIN
 
 
 def counted(lines: Iterable[Line]) -> list[Line]:

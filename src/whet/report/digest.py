@@ -8,6 +8,7 @@ from dataclasses import field
 from pathlib import Path
 
 from whet.dataclass import dataclass
+from whet.errors import JudgeRefused, KeyRefused, ProviderUnreachable, UserRefused
 from whet.model.benchmark import CompletionReport
 from whet.model.comparison import Comparison
 from whet.model.event import ExecutionSummary, Results
@@ -27,6 +28,9 @@ ERRORED = "Errored, and not counted as failed"
 FLAKY = "Flaky: went as expected only on a later attempt"
 VACUOUS = "Vacuous: every expectation held before the agent started"
 VOID = "Void: counts nowhere, because an agent that solves nothing passes it"
+
+
+_REFUSED = frozenset(error.code for error in (KeyRefused, ProviderUnreachable, JudgeRefused, UserRefused))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,8 @@ class Digest:
     comparisons: tuple[Comparison, ...] = ()
     # Why a run until decided ended.
     stopped: str = ""
+    # How many trials a provider let nobody in for, which a resumed run tries again.
+    refused: int = 0
 
     @property
     def total(self) -> int:
@@ -220,6 +226,7 @@ class _Reader:
     def _trial(self, result: TrialResult) -> None:
         if result.flaky:
             self._digest.flaky.add(f"{trial_name(result.key)} (attempt {len(result.attempts)})")
+        self._digest.refused += result.failure is not None and result.failure.code in _REFUSED
         if not result.passed and self._counts_and_shows(group := self._group(result)):
             finding = finding_of(result, self._info, self._cwd)
             group.add(finding, likeness(result, finding))

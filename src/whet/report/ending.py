@@ -64,6 +64,10 @@ def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterat
     if digest.missing:
         missing = f"{count(digest.missing, words.trial)} {'is' if digest.missing == 1 else 'are'} missing"
         yield f"  {missing}. To resume: {resume_command(info, place)}"
+    elif digest.refused:
+        # The same command, or what failed of it alone, would be refused as well until somebody mends the reason.
+        rest = count(digest.refused, words.trial)
+        yield f"  When that is corrected, to run {rest} again: {resume_command(info, place)}"
     elif not clean_run and info.suite_path.name != TYPED_TASK:
         again = "call only what did not pass" if info.command == "eval" else "run only what did not go as expected"
         yield f"  To {again}: {last_failed_command(info, cwd)}"

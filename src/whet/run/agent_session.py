@@ -14,7 +14,14 @@ from whet.agents.agent import Agent, AgentCommand, Resume, Signs, Task
 from whet.agents.observing import Observer, Watch
 from whet.agents.turns import Sieve, Turn
 from whet.dataclass import dataclass
-from whet.errors import AgentError, ContextExhausted, PromptTooLong
+from whet.errors import (
+    AgentError,
+    ContextExhausted,
+    KeyRefused,
+    PromptTooLong,
+    ProviderFailed,
+    ProviderUnreachable,
+)
 from whet.ground.ceilings import suspected
 from whet.ground.packages import in_package
 from whet.ground.sandbox import Boundary, Command, Ended, Sink
@@ -41,7 +48,7 @@ EVENTS, SESSION = "events.jsonl", "session.json"
 # What whet said in a dialogue; the transcript is what the agent printed.
 SENT = "sent.jsonl"
 # Errors that stop a session on the way, and leave it readable to its end.
-_READABLE = (ContextExhausted, PromptTooLong)
+_READABLE = (ContextExhausted, KeyRefused, PromptTooLong, ProviderUnreachable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +118,9 @@ async def _run_session(
             ended = suspected(ended, parts.ceilings, tail)
         finally:
             _note_figures(trial, record, talk)
-        judge_ending(
-            ended,
-            talk.observer,
-            talk.asked,
-            timeout_s=trial.execution.limits.timeout_s or 0,
-            silence_s=parts.model_silence_s,
-            tail=tail,
-            witness=through.witness() if through else None,
-        )
+            if talk.observer.turn.came:
+                parts.gateways.heard.add(trial.key.runner)
+        await _judge(parts, trial, talk, ended, tail)
         if through is not None:
             through.hold_budget(trial.execution.limits.budget_usd)
         if ended.reached is not None:
@@ -136,6 +137,37 @@ async def _run_session(
     write_session(parts, artifact_dir, record.session)
     if talk.observer.unreadable is not None:
         raise talk.observer.unreadable
+
+
+async def _judge(parts: AttemptParts, trial: Trial, talk: _Talk, ended: Ended, tail: bytes) -> None:
+    """Raise unless the session ended well; of an outage, first find out whether anybody can reach the provider."""
+    through = talk.through
+    try:
+        judge_ending(
+            ended,
+            talk.observer,
+            talk.asked,
+            timeout_s=trial.execution.limits.timeout_s or 0,
+            silence_s=parts.model_silence_s,
+            tail=tail,
+            witness=through.witness() if through else None,
+        )
+    except ProviderFailed:
+        if through is not None:
+            await through.reach()
+        raise
+
+
+def _login(parts: AttemptParts, talk: _Talk) -> str | None:
+    """Return what logs an agent in that asks its provider directly and is believed about it; a recording asks none."""
+    if talk.through is not None or not talk.asked.trusted or not talk.asked.timed:
+        return None
+    # Only here: most agents are programs of your own.
+    from whet.agents.programs import BY_TYPE, logins  # noqa: PLC0415
+
+    known = BY_TYPE.get(talk.task.runner.agent)
+    named = logins(known, {**parts.environ, **talk.task.options.table("env")}) if known else []
+    return f"the login in {' or '.join(named)}" if named else f"the login of {talk.task.runner.agent}"
 
 
 def _note_figures(trial: Trial, record: AttemptRecord, talk: _Talk) -> None:
@@ -264,7 +296,7 @@ async def _stream(
     command = Command(argv=asked.argv, env=env, cwd=cwd, stdin=asked.stdin, of_host=asked.of_host)
     boundary = replace(_boundary(parts, ground, trial, asked), shown_at=shown_at)
     boundary = through.boundary(boundary) if through else boundary
-    observer.turn = Turn(timeout_s)
+    observer.turn = Turn(timeout_s, login=_login(parts, talk), heard=trial.key.runner in parts.gateways.heard)
     out, log = (
         _sifted(parts, observer, signs, kept) for signs, kept in ((asked.signs, stdout), (asked.log_signs, stderr))
     )
@@ -346,6 +378,7 @@ def _at_gateway(parts: AttemptParts, trial: Trial, talk: _Talk) -> GatewaySessio
         folder=folder,
         place=folder.relative_to(trials if folder.is_relative_to(trials) else parts.run_dir),
         places={**{name: str(path) for name, path in places.items()}, "run": parts.run_id, "watermark": word},
+        trusted=talk.asked.trusted,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 
 from whet.dataclass import dataclass
-from whet.errors import AttemptError, DiskFailed, ModelRejected
+from whet.errors import AttemptError, DiskFailed
 from whet.ground.protecting import Surveyed
 from whet.model.grade import Changes, Failure, FailureClass, Grade, Location
 from whet.model.run import Trial
@@ -94,8 +94,6 @@ class AttemptRecord:
         given, kind = getattr(error, "failure_class", None), DiskFailed if disk else error
         self.failure_class = given or FailureClass(id=kind.class_id, label=kind.class_label)
         self.retry = error.retry
-        if isinstance(error, ModelRejected):
-            parts.rejected[self.runner] = error.message
 
 
 @contextmanager

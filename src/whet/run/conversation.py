@@ -16,14 +16,16 @@ from whet.errors import (
     AgentTimedOut,
     BudgetSpent,
     JudgeFailed,
+    JudgeRefused,
     NoVerdict,
     SessionLost,
     StepLimitReached,
     UserFailed,
+    UserRefused,
     WorkspaceSpoiled,
 )
 from whet.grade.evidence import EventLog, events_path, read_events
-from whet.grade.judge_client import JudgeClient
+from whet.grade.judge_client import JudgeClient, find_variable
 from whet.grade.user_model import FORM, WHO, Action, Reply, flags_of, prompt_for, user_settings
 from whet.model import plugins, wire
 from whet.model.run import UNHELD, Trial, turn_folder
@@ -293,7 +295,8 @@ class _Speaker:
         try:
             reply, usage = await self._ask(session)
         except JudgeFailed as error:
-            raise UserFailed(f"after turn {len(session.turns)}, {error.message}", hint=error.hint) from error
+            failed = UserRefused if isinstance(error, JudgeRefused) else UserFailed
+            raise failed(f"after turn {len(session.turns)}, {error.message}", hint=error.hint) from error
         self._note(session, reply, usage)
         goes_on = reply.action == "say" and len(session.turns) < self._user.max_turns
         return reply.text if goes_on else None
@@ -301,7 +304,9 @@ class _Speaker:
     async def _ask(self, session: SessionSummary) -> tuple[Reply, Usage]:
         if self._client is None:
             settings, key = user_settings(self._parts.suite.user, self._user, self._parts.environ)
-            self._client, self._model = JudgeClient(settings, key, WHO), settings.model_name
+            variable = find_variable(settings, self._parts.environ)
+            self._client = JudgeClient(settings, key, WHO, variable=variable)
+            self._model = settings.model_name
         prompt = prompt_for(self._user, session.turns)
         with suppress(NoVerdict):
             return await self._client.fill(prompt, FORM)

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from whet.agents.agent import AgentCommand
 from whet.agents.observing import Observer
+from whet.agents.turns import refused_login
 from whet.errors import (
     AgentCrashed,
     AgentError,
     AgentNotStarted,
     AgentTimedOut,
     CeilingReached,
+    KeyRefused,
     ModelRejected,
     ProviderFailed,
     SessionUnfinished,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from whet.agents.gateway_ledger import Witness
 
 _SIGNALLED = 128
+_NOT_PAID = 402
 # What no request of an agent can bring about.
 _UNPROVOKED: frozenset[TroubleKind] = frozenset({"overloaded", "server", "network"})
 
@@ -58,14 +61,14 @@ def judge_ending(
         assert seen.trouble is not None
         raise _provider_failed(seen.trouble, _how_often(seen))
     if trouble is not None and asked.trusted and trouble.kind in PROVIDER_TROUBLE and seen is None:
-        raise _provider_failed(trouble)
+        raise _failed_directly(trouble, observer.turn.login)
     if trouble is not None and asked.trusted and trouble.kind == "context":
         raise observer.turn.no_room(trouble)
     reason = (said.reason if said else None) or (trouble.message if trouble else None) or ""
     if ended.reached is not None:
         raise CeilingReached(f"ran into its ceiling of {ended.reached}, and {_crash(ended, reason, tail)}")
     if asked.shows_model and not observer.turn.came and not (seen and seen.answered):
-        raise _never_began(ended, asked, reason, tail)
+        raise _never_began(ended, asked, reason, tail, observer.turn.login)
     if ended.exit_code != 0 and not ended.dismissed:
         raise AgentCrashed(_crash(ended, reason, tail))
     how = "" if ended.dismissed else "ended with exit code 0 and "
@@ -131,12 +134,20 @@ def _timed_out(
     return AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
 
 
-def _never_began(ended: Ended, asked: AgentCommand, reason: str, tail: bytes) -> AgentError:
+def _never_began(ended: Ended, asked: AgentCommand, reason: str, tail: bytes, login: str | None) -> AgentError:
     """Return the error of a program that ended before any model answered."""
     words = _crash(ended, reason, tail)
     if asked.no_login is not None and asked.no_login.search(f"{reason}\n{tail.decode('utf-8', 'replace')}"):
-        return ProviderFailed(f"auth: {words}", hint='"whet doctor" says what could log it in')
+        failed = ProviderFailed if login is None else KeyRefused
+        return failed(f"auth: {words}", hint='"whet doctor" says what could log it in')
     return AgentNotStarted(f"no model had answered when it {words}", hint="see whether it works by hand")
+
+
+def _failed_directly(trouble: Trouble, login: str | None) -> ProviderFailed:
+    """Return the error for trouble that an agent tells of, which asked its provider with *login*."""
+    if login is not None and trouble.kind == "auth" and trouble.status != _NOT_PAID:
+        return refused_login(trouble, login)
+    return _provider_failed(trouble)
 
 
 def _provider_failed(trouble: Trouble, how: str = "") -> ProviderFailed:

@@ -24,7 +24,9 @@ from whet.record.sealing import Sealing
 from whet.run.ground import keep_shared
 from whet.run.homes import trial_folder
 from whet.run.parts import RunParts
+from whet.run.refused import Refused
 from whet.run.run_state import INTERRUPTED, Lanes, RunState
+from whet.run.trial import not_started
 
 RunTrial: TypeAlias = Callable[[RunParts, Trial], Awaitable[TrialResult]]
 _Work: TypeAlias = Callable[[Trial], Awaitable[None]]
@@ -51,7 +53,8 @@ async def execute(
                 await stack.enter_async_context(around(state, parts))
             with anyio.CancelScope() as trials:
                 group.start_soon(watch_signals, trials, interrupt)
-                todo = [(state, partial(_work, state, parts, run_trial)) for state, parts in jobs]
+                refused = Refused()
+                todo = [(state, partial(_work, state, parts, run_trial, refused)) for state, parts in jobs]
                 # Several suites have no rounds in common.
                 await (_run_rounds(*todo[0]) if todo[0][0].looking else _run_jobs(todo))
             group.cancel_scope.cancel()
@@ -61,17 +64,20 @@ async def execute(
                 await _close(state, parts)
 
 
-async def _work(state: RunState, parts: RunParts, run_trial: RunTrial, trial: Trial) -> None:
-    """Bring one trial to its result, unless the money is spent."""
+async def _work(state: RunState, parts: RunParts, run_trial: RunTrial, refused: Refused, trial: Trial) -> None:
+    """Bring one trial to its result, unless the money is spent; one that cannot work is not started."""
     if not state.afford():
         return
     if state.resumed:
         _clear_remains(parts, trial)
     async with parts.gateways.admitted(trial):
         state.emit(TrialStarted(trial=trial))
-        result = await run_trial(parts, trial)
+        why_not = refused.why_not(parts.suite, trial)
+        result = await (run_trial(parts, trial) if why_not is None else not_started(parts, trial, why_not))
     parts.shared.went_wrong |= not result.passed
     state.emit(TrialEnded(trial=trial, result=result), await _hash_files(parts.run_dir, result))
+    if message := refused.note(parts.suite, trial, result.failure):
+        state.notice(message)
 
 
 async def _run_rounds(state: RunState, work: _Work) -> None:

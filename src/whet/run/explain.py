@@ -25,6 +25,7 @@ from whet.plan.images import CONTAINER
 from whet.plan.settings import load_settings
 from whet.reading.text import clean, count, duration, money, one_line, path_for_people
 from whet.record import folder as folders
+from whet.run.boundary import hold_boundary
 from whet.run.execute import single_errors, watch_signals
 from whet.run.explain_questions import (
     EXPLANATIONS_FILE,
@@ -177,6 +178,7 @@ def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, 
         raise UsageError("the container of a task is gone with its attempt, so its agent cannot be asked")
     warnings = list(doubts(subject, runner, asking.pending))
     sandbox, note = choose_sandbox(settings.sandbox)
+    hold_boundary(settings.sandbox, sandbox, [runner])
     warnings += (*hold_network(sandbox, [runner]), *hold_routes([runner], os.environ, sandbox))
     stack.callback(os.close, folders.lock(run_dir))
     clear_scratch(run_dir)

@@ -114,6 +114,7 @@ def with_controls(planned: Planned) -> Planned | int:
 
 def approach_of(planned: Planned, ready: Ready) -> Approach:
     """Return how `whet run` brings trials to their results: by running agents."""
+    from whet.run.boundary import hold_boundary, started_by  # noqa: PLC0415
     from whet.run.cassettes import hold_cassettes, is_played  # noqa: PLC0415
     from whet.run.gateways import hold_routes  # noqa: PLC0415
     from whet.run.trial import run_trial  # noqa: PLC0415
@@ -121,6 +122,7 @@ def approach_of(planned: Planned, ready: Ready) -> Approach:
     runners = [execution.runner for execution in planned.plan.executions]
 
     def look_around(sandbox: Sandbox, _: object) -> tuple[str, ...]:
+        hold_boundary(planned.settings.sandbox, sandbox, started_by(planned.plan, planned.settings.judge_runner))
         played = is_played(planned.settings)
         notes = (*hold_network(sandbox, runners), *hold_routes(runners, os.environ, sandbox, played=played))
         doubts = ready(planned.plan, sandbox, played)

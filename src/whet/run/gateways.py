@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from whet.agents.gateway import Passage
     from whet.agents.gateway_asking import Source
     from whet.agents.gateway_ledger import Ledger, Witness
+    from whet.agents.gateway_refusals import Refusals
     from whet.agents.gateway_routes import Pass
     from whet.agents.gateway_upstream import Upstream
     from whet.agents.turnstile import Passing
@@ -54,12 +55,12 @@ class Through:
         """Return *boundary* with the gateway as the only address, if that was asked for."""
         return boundary if self._inlet is None else replace(boundary, network=False, inlet=self._inlet)
 
-    def begin(self, ledger: Ledger, stop: Callable[[], object]) -> None:
+    def begin(self, ledger: Ledger, stop: Callable[[], object], *, trusted: bool) -> None:
         """Account to *ledger* from now on; *stop* ends the agent."""
         if self._ledger is not None:
             self._ledger.close()
         self._ledger = ledger
-        self._passage.begin(ledger, stop)
+        self._passage.begin(ledger, stop, trusted=trusted)
 
     def answer_from(self, sources: tuple[Source, ...]) -> None:
         """Ask *sources* before the provider."""
@@ -87,6 +88,12 @@ class Through:
     async def settle(self) -> None:
         """Wait a moment for what is under way."""
         await self._passage.settle()
+
+    async def reach(self) -> None:
+        """Raise if nobody can reach the provider; if that is in doubt, wait until it is known."""
+        await self._passage.reach()
+        if self.verdict is not None:
+            raise self.verdict
 
     @property
     def asked(self) -> int:
@@ -168,6 +175,8 @@ class Session:
     # Where the record is below `trials` of the run folder.
     place: Path
     places: Mapping[str, str]
+    # Whether its agent is believed about what takes a trial out of the rate.
+    trusted: bool
 
 
 class Shared(Protocol):
@@ -214,7 +223,10 @@ class Gateways:
     def __init__(self, settings: Settings, environ: Mapping[str, str], sandbox: Sandbox, masker: Masker) -> None:
         self._settings, self._environ, self._sandbox, self._masker = settings, environ, sandbox, masker
         self._upstream: Upstream | None = None
+        self._refusals: Refusals | None = None
         self._open: set[Through] = set()
+        # The runners whose provider has answered in this run, also without the gateway.
+        self.heard: set[str] = set()
         # Says why the whole run may ask no more, if its money is spent.
         self.allowance: Callable[[], str | None] = lambda: None
         # Shows a message to people.
@@ -275,16 +287,20 @@ class Gateways:
             return None
         # Only here: the HTTP library takes long to import.
         from whet.agents.gateway import Passage  # noqa: PLC0415
+        from whet.agents.gateway_refusals import Refusals  # noqa: PLC0415
         from whet.agents.gateway_tunnel import Tunnels  # noqa: PLC0415
         from whet.agents.gateway_upstream import Upstream  # noqa: PLC0415
 
         runner = trial.execution.runner
         if self._upstream is None:
             self._upstream = Upstream(self._turnstile)
+        self._refusals = self._refusals or Refusals()
         confined = self._is_confined(trial)
         allowed = Options(runner.options).texts("allow") if confined and network_of(runner) == "model" else ()
         takes_turns = self._settings.gateway.get("max_requests") is not None
-        passage = Passage(route, self._upstream, tunnels=Tunnels(allowed), takes_turns=takes_turns)
+        passage = Passage(
+            route, self._upstream, tunnels=Tunnels(allowed), refusals=self._refusals, takes_turns=takes_turns
+        )
         if not confined:
             return Through(passage, passage.given(passage.listen()), None)
         inlet = Inlet(take=passage.accept)
@@ -310,7 +326,7 @@ class Gateways:
             allowance=self.allowance,
             spend=partial(_spend, self._upstream, through.url),
         )
-        through.begin(ledger, stop)
+        through.begin(ledger, stop, trusted=session.trusted)
         self._open.add(through)
         through.answer_from(tuple(self._sources(through, session)))
 
@@ -375,6 +391,8 @@ class Gateways:
 
     async def close(self) -> None:
         """Close the connections to providers."""
+        if self._refusals is not None:
+            await self._refusals.close()
         if self._upstream is not None:
             await self._upstream.close()
             self._upstream = None

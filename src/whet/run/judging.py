@@ -11,7 +11,15 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from whet.errors import AttemptError, JudgeBroken, JudgeFailed, WorkspaceError
+from whet.errors import (
+    AttemptError,
+    JudgeBroken,
+    JudgeFailed,
+    JudgeRefused,
+    KeyRefused,
+    ProviderUnreachable,
+    WorkspaceError,
+)
 from whet.grade.evidence import Evidence, Reply
 from whet.ground.copying import copy_tree
 from whet.ground.tree import SHORTAGES
@@ -53,12 +61,17 @@ async def ask_judge(parts: RunParts, trial: Trial, evidence: Evidence, prompt: s
             with anyio.CancelScope(shield=True):
                 await clean_up(ground)
     except AttemptError as error:
-        failed = JudgeBroken if error.cause == "infrastructure" else JudgeFailed
-        raise failed(f"the judge {parts.judge.id} gave no verdict: {error.message}", hint=error.hint) from error
+        raise _failed(error)(f"the judge {parts.judge.id} gave no verdict: {error.message}", hint=error.hint) from error
     except OSError as error:
         raise JudgeBroken(f"the judge {parts.judge.id} could not be shown the evidence: {error}") from error
     assert record.session is not None
     return Reply(text=record.session.final_output, usage=record.paid_usage)
+
+
+def _failed(error: AttemptError) -> type[JudgeFailed]:
+    if isinstance(error, KeyRefused | ProviderUnreachable):
+        return JudgeRefused
+    return JudgeBroken if error.cause == "infrastructure" else JudgeFailed
 
 
 def _trial(parts: RunParts, trial: Trial, prompt: str) -> Trial:

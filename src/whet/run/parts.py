@@ -57,8 +57,6 @@ class AttemptParts:
     judge: Runner | None = None
     # Sees the events of sessions while they happen.
     listen: Callable[[Trial, Event], None] | None = None
-    # Why the model of a runner was rejected, by runner, so that its other trials do not ask for it again.
-    rejected: dict[str, str] = field(default_factory=dict)
 
     @property
     def run_id(self) -> str:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import anyio
 import anyio.to_thread
 
-from whet.errors import AttemptError, GraderError, ModelRejected, Vacuous, WorkspaceError, WorkspaceSpoiled
+from whet.errors import AttemptError, GraderError, Vacuous, WorkspaceError, WorkspaceSpoiled
 from whet.grade.evidence import QUESTIONS_FILE
 from whet.grade.scores import score_of
 from whet.ground.changes import note_folders, record_changes
@@ -57,6 +57,17 @@ async def attempt_with_retries(
     return await classified(parts, trial, result_of(trial, records))
 
 
+async def not_started(parts: RunParts, trial: Trial, why: AttemptError) -> TrialResult:
+    """Return the result of a trial that has no sense, which nothing is started for."""
+
+    async def attempt(number: int) -> AttemptRecord:
+        with recording(parts, trial, number) as record:
+            record.fail(parts, why)
+        return record
+
+    return await attempt_with_retries(parts, trial, attempt, retries=0)
+
+
 async def run_attempt(parts: RunParts, trial: Trial, number: int) -> AttemptRecord:
     """Make one attempt; every failure of it is data in the record."""
     # Before the clock starts: an image may have to be built.
@@ -66,7 +77,6 @@ async def run_attempt(parts: RunParts, trial: Trial, number: int) -> AttemptReco
         if isinstance(sandbox, AttemptError):
             raise sandbox
         parts = replace(parts, sandbox=sandbox)
-        _refuse_rejected(parts, trial)
         artifact_dir = _made(parts.run_dir, record.artifact_dir)
         given = await parts.skill_copies.given_to(trial)
         ground = await prepare_ground(parts, given, artifact_dir)
@@ -99,12 +109,6 @@ def _made(run_dir: Path, place: str) -> Path:
         with suppress(FileExistsError):
             os.mkdir(folder)  # noqa: PTH102 - thrice as fast as Path.mkdir
     return Path(folder)
-
-
-def _refuse_rejected(parts: RunParts, trial: Trial) -> None:
-    """Raise if the provider rejected the model of this runner before."""
-    if trial.key.runner in parts.rejected:
-        raise ModelRejected(parts.rejected[trial.key.runner])
 
 
 async def _survey(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:

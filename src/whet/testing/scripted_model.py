@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,11 +47,14 @@ Scripts: TypeAlias = "Steps | Mapping[str, Steps]"
 
 
 class ScriptedModel:
-    """Serves one script at `url`, or several, each at `url_of(name)`; `requests` holds what was asked, in order."""
+    """Serves one script at `url`, or several, each at `url_of(name)`; `requests` holds what was asked, in order.
 
-    def __init__(self, script: Scripts = (), *, port: int = 0) -> None:
+    If *keys* are given, it takes these and no others: whatever else is asked, it answers with 401.
+    """
+
+    def __init__(self, script: Scripts = (), *, port: int = 0, keys: Collection[str] | None = None) -> None:
         named = script if isinstance(script, Mapping) else {"": script}
-        self._server = ModelServer({name: Script(steps) for name, steps in named.items()}, port)
+        self._server = ModelServer({name: Script(steps) for name, steps in named.items()}, port, keys)
         # How often the server looks whether it should end.
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 
@@ -137,8 +140,8 @@ class ModelServer(ThreadingHTTPServer):
     daemon_threads = False
     request_queue_size = 128
 
-    def __init__(self, scripts: Mapping[str, Script], port: int = 0) -> None:
-        self._scripts = scripts
+    def __init__(self, scripts: Mapping[str, Script], port: int = 0, keys: Collection[str] | None = None) -> None:
+        self._scripts, self._keys = scripts, keys
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
         self.requests: list[Request] = []
@@ -155,6 +158,14 @@ class ModelServer(ThreadingHTTPServer):
                 step = side_step(request.body)
             self.requests.append(request)
         return request, step
+
+    def refuses(self, request: Request) -> bool:
+        """Keep *request*, and return True, if its key is none that is taken."""
+        if self._keys is None or _key_of(request.headers) in self._keys:
+            return False
+        with self._lock:
+            self.requests.append(request)
+        return True
 
     def _next(self, request: Request) -> tuple[Request, Step | str]:
         script = self._scripts.get(request.script)
@@ -211,7 +222,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the list of models."""
-        request, _ = self.server.take(read_request("GET", self.path, self.headers, b""))
+        asked = read_request("GET", self.path, self.headers, b"")
+        if self.server.refuses(asked):
+            self._fail(asked, asked.wire or _BY_ENDING["/messages"], Step(fail="auth", retry_after=None))
+            return
+        request, _ = self.server.take(asked)
         if "/models" in request.path:
             self._json(200, models(request.path))
         else:
@@ -220,7 +235,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a question to the model."""
         data = read_data(self.rfile, self.headers)  # type: ignore[arg-type] # a socket's file is one
-        request, step = self.server.take(read_request("POST", self.path, self.headers, data))
+        asked = read_request("POST", self.path, self.headers, data)
+        if self.server.refuses(asked):
+            self._fail(asked, asked.wire or _BY_ENDING["/messages"], Step(fail="auth", retry_after=None))
+            return
+        request, step = self.server.take(asked)
         counted = token_count(request.path)
         if counted is not None:
             self._json(200, counted)
@@ -316,6 +335,12 @@ def _hang_up(connection: socket.socket) -> None:
     except OSError:
         # The other side hung up first.
         return
+
+
+def _key_of(headers: Mapping[str, str]) -> str:
+    """Return the key of a request, in any of the places where agents put it."""
+    found = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization") or ""
+    return found.removeprefix("Bearer ")
 
 
 def read_request(method: str, target: str, headers: Message, data: bytes) -> Request:
