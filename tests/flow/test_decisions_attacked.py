@@ -138,9 +138,18 @@ def test_the_gate_says_what_decides_on_a_cost_that_is_not_known_well_enough(proj
     project.write(
         "agent.py",
         """
-        import os, random
-        chance = random.Random(os.environ["WHET_WORKSPACE"])
-        cost = chance.uniform(1, 2) * float(os.environ["TIMES"])
+        import os, random, sys
+        from pathlib import Path
+        asked = f'{os.environ["WHET_ARM"]} {sys.stdin.read().strip()}'
+        # The first trial of each question makes the first file, so that every run of this test draws the same costs.
+        number = 0
+        while True:
+            try:
+                (Path("{outside}") / f"{asked} {number}").touch(exist_ok=False)
+                break
+            except FileExistsError:
+                number += 1
+        cost = random.Random(f"{asked} {number}").uniform(1, 2) * float(os.environ["TIMES"])
         print('{"type": "usage", "input_tokens": 1, "output_tokens": 1, "cost_usd": %s}' % cost)
         print('{"type": "message", "role": "assistant", "text": "right"}')
         """,
