@@ -55,6 +55,7 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "max_parallel": ("The most trials at a time.", FROM_ONE),
         "arms": "The versions that the run compares, or one that is called default.",
         "baseline": "The arm that the others are compared with; null if there is one arm.",
+        "compares": "Whether somebody defined its arms, so that a gate decides and not how its trials went.",
         "seed": "What the order of each round was drawn from; null if trials ran in declared order.",
         "grown_from": "The rounds that were done each time the run was made longer.",
         "until": "What a run until decided was asked: the effect that matters, the most rounds, and its margin.",

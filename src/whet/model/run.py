@@ -185,6 +185,11 @@ class Plan:
             yield Trial(key=self.key(execution, number), execution=execution)
 
     @property
+    def compares(self) -> bool:
+        """Whether it compares arms that somebody defined: then the comparison decides, and not how trials went."""
+        return self.baseline is not None and any(arm.defined for arm in self.arms)
+
+    @property
     def alike(self) -> tuple[tuple[str, ...], ...]:
         """The arms that do not differ in anything, in groups: by what their trials get, however that was written."""
         groups: list[tuple[Any, list[str]]] = []

@@ -263,6 +263,7 @@ def _figures(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_a
         max_parallel=results.plan.max_parallel,
         arms=tuple(WrittenArm(name=arm.name, commit=arm.commit, differs_by=arm.facts()) for arm in results.plan.arms),
         baseline=results.plan.baseline,
+        compares=results.plan.compares,
         seed=results.plan.seed,
         grown_from=results.plan.grown_from,
         until=results.plan.until,

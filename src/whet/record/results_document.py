@@ -231,6 +231,7 @@ class RunHead(Struct, kw_only=True):
     max_parallel: int
     arms: tuple[WrittenArm, ...]
     baseline: str | None
+    compares: bool = False
     seed: int | None
     grown_from: tuple[int, ...]
     until: Until | None = None
