@@ -63,6 +63,7 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "voided": "The cases that count nowhere, each with the controls that pass it.",
         "passed": "Whether every planned trial ended as expected.",
         "counts": "How many trials ended with each status.",
+        "check_mistakes": ("How many of them failed by a mistake in a check, and not by the agent.", NOT_NEGATIVE),
         "total_usage": "What every attempt at every trial took together; unknown figures are left out of the sum.",
         "interrupted_usage": "The part of total_usage of interrupted attempts, which have no result.",
         "unpaid_usage": "The part of total_usage that no provider was asked for, because a cassette answered.",

@@ -95,7 +95,8 @@ def test_a_candidate_whose_failures_end_as_errors_is_not_better(says: Project):
 
 
 def test_a_runner_of_which_every_trial_errors_is_asked_for_its_rate_too(says: Project):
-    says.settings(f'{SAYS}[runners.gone.agent]\ntype = "command"\ncommand = "no-such-program"\n')
+    says.write("gone", "#!/no-such-program\n", mode=0o755)
+    says.settings(f'{SAYS}[runners.gone.agent]\ntype = "command"\ncommand = "./gone"\n')
     says.run("--arm", "only=env:SAYS=right", "--trials", "4")
 
     gate, found = says.whet("gate", "--min-rate", "50"), _json(says, "gate", "--min-rate", "50")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from whet.dataclass import dataclass
+from whet.errors import CheckMistaken
 from whet.model.arm import Arm
 from whet.model.comparison import Until
 from whet.model.grade import AS_EXPECTED, PASSED, Failure, FailureClass, Grade, Status
@@ -290,6 +291,11 @@ class TrialResult:
     def passed(self) -> bool:
         """Whether it went as expected."""
         return self.status in AS_EXPECTED
+
+    @property
+    def mistaken(self) -> bool:
+        """Whether it failed by a mistake in a check, and not by what the agent did."""
+        return self.failure is not None and self.failure.code == CheckMistaken.code
 
     @property
     def total_usage(self) -> Usage:

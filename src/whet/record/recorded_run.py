@@ -108,8 +108,14 @@ class RecordedRun(BegunRun):
             command=self.asked.command or "run",
             alike=self._alike(),
             unfinished=(self.run_dir.name,) if self.missing > 0 else (),
-            notes=tuple(notes_on(voided=self.asked.voided, missing=self.missing)),
+            notes=tuple(notes_on(voided=self.asked.voided, missing=self.missing, mistaken=tuple(self._mistaken()))),
         )
+
+    def _mistaken(self) -> Iterator[tuple[str, str]]:
+        """Yield the case and the arm of each trial that failed by a mistake in a check."""
+        for line in self.lines:
+            if line.result.mistaken and line.result.key.case not in self.asked.voided:
+                yield line.result.key.case, line.result.key.arm
 
     def _alike(self) -> tuple[tuple[str, ...], ...]:
         """The arms that do not differ in anything, in groups."""

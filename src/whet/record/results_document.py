@@ -244,6 +244,7 @@ class RunFigures(RunHead, kw_only=True):
 
     passed: bool
     counts: WrittenCounts
+    check_mistakes: int = 0
     total_usage: WrittenUsage
     interrupted_usage: WrittenUsage
     unpaid_usage: WrittenUsage = field(default_factory=_nothing)

@@ -134,12 +134,26 @@ def approach_of(planned: Planned, ready: Ready) -> Approach:
     def look_around(sandbox: Sandbox, _: object) -> tuple[str, ...]:
         played = is_played(planned.settings)
         notes = (*hold_network(sandbox, runners), *hold_routes(runners, os.environ, sandbox, played=played))
+        if planned.settings.on is None and sandbox.name != "container":
+            _refuse_missing_programs(planned.plan)
         doubts = ready(planned.plan, sandbox, played)
         hold_cassettes(planned.settings, planned.plan.executions, os.environ, judged=is_judged(planned.plan))
         return (*notes, *doubts)
 
     extra = _judging if is_judged(planned.plan) else None
     return Approach(run_trial=run_trial, ready=look_around, extra_usage=extra)
+
+
+# Agents that start a program of yours.
+_OF_YOURS = frozenset({"command", "acp"})
+
+
+def _refuse_missing_programs(plan: Plan) -> None:
+    if _OF_YOURS.isdisjoint(execution.runner.agent for execution in plan.executions):
+        return
+    from whet.run.readiness import refuse_missing_programs  # noqa: PLC0415 - the others have none to look for
+
+    refuse_missing_programs(plan, _OF_YOURS, os.environ)
 
 
 def foreseen(planned: Planned) -> tuple[str, ...]:
