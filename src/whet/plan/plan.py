@@ -192,7 +192,8 @@ def selected(
     runners = _runners(suite, settings, selection)
     must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
     # Tags from a file may be meant for another suite of the project: only typed ones must be known here.
-    tags = selection.tags or settings.tags
+    # And what failed last time may have been chosen by other tags than those of the settings.
+    tags = selection.tags or (settings.tags if selection.only is None else ())
     cases = [
         case
         for case in suite.cases

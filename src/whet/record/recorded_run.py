@@ -209,15 +209,15 @@ def run_folders(output_dir: Path) -> list[Path]:
     return [folder for folder in found if not folder.is_symlink()]
 
 
-def newest_run(output_dir: Path, suite: Path) -> RecordedRun:
-    """Read the newest run of *suite*."""
+def newest_run(output_dir: Path, suite: Path, *, of_failed: bool = True) -> RecordedRun:
+    """Read the newest run of *suite*; without *of_failed*, the newest that is not of what failed last time only."""
     for folder in reversed(run_folders(output_dir)):
         try:
             asked = read_run_file(folder)
         except StoreError:
             # A folder that cannot be read is not one of our runs.
             continue
-        if asked.suite_path == str(suite):
+        if asked.suite_path == str(suite) and (of_failed or asked.selection.only is None):
             return read_run(folder)
     raise NothingSelected(f"{suite} has not been run into {output_dir} before", hint="leave out --last-failed")
 
