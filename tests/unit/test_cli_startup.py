@@ -237,7 +237,7 @@ def test_an_unknown_option_is_answered_with_the_nearest() -> None:
         (
             ("run", ".", "--trials", "many"),
             (
-                "error[usage]: invalid value for '--trials': 'many' is not a valid integer range\n"
+                "error[usage]: invalid value for '--trials': 'many' is not a whole number\n"
                 '  see "whet run --help"\n'
             ),
         ),
