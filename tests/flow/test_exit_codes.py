@@ -86,6 +86,8 @@ def test_gate_ends_as_whet_gate_does_and_prints_what_it_says(says: Project):
 
     assert (better.code, worse.code, gate.code, open_.code) == (0, 1, 1, 5)
     assert worse.stdout.endswith(f"\n\n{gate.stdout}")
+    hint = worse.stdout.partition("To run only what did not go as expected: ")[2].splitlines()[0]
+    assert ("--last-failed" in hint, "--gate" in hint) == (True, False)
     assert "gate: not known yet" in open_.stdout
     assert "to decide it: whet run --resume" in open_.stdout
 
