@@ -46,8 +46,9 @@ def _nobodys_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.delenv("XDG_CONFIG_HOME", raising=False)
         for name in [name for name in os.environ if name.startswith("WHET_")]:
             patch.delenv(name)
-        # A shell that starts us in the background has interrupts ignored, and whatever we start would ignore them too.
+        # A shell that starts us in the background has these ignored, and whatever we start would ignore them too.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
         yield
 
 

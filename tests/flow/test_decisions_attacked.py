@@ -95,7 +95,8 @@ def test_a_candidate_whose_failures_end_as_errors_is_not_better(says: Project):
 
 
 def test_a_runner_of_which_every_trial_errors_is_asked_for_its_rate_too(says: Project):
-    says.settings(f'{SAYS}[runners.gone.agent]\ntype = "command"\ncommand = "no-such-program"\n')
+    says.write("gone", "#!/no-such-program\n", mode=0o755)
+    says.settings(f'{SAYS}[runners.gone.agent]\ntype = "command"\ncommand = "./gone"\n')
     says.run("--arm", "only=env:SAYS=right", "--trials", "4")
 
     gate, found = says.whet("gate", "--min-rate", "50"), _json(says, "gate", "--min-rate", "50")
@@ -138,9 +139,18 @@ def test_the_gate_says_what_decides_on_a_cost_that_is_not_known_well_enough(proj
     project.write(
         "agent.py",
         """
-        import os, random
-        chance = random.Random(os.environ["WHET_WORKSPACE"])
-        cost = chance.uniform(1, 2) * float(os.environ["TIMES"])
+        import os, random, sys
+        from pathlib import Path
+        asked = f'{os.environ["WHET_ARM"]} {sys.stdin.read().strip()}'
+        # The first trial of each question makes the first file, so that every run of this test draws the same costs.
+        number = 0
+        while True:
+            try:
+                (Path("{outside}") / f"{asked} {number}").touch(exist_ok=False)
+                break
+            except FileExistsError:
+                number += 1
+        cost = random.Random(f"{asked} {number}").uniform(1, 2) * float(os.environ["TIMES"])
         print('{"type": "usage", "input_tokens": 1, "output_tokens": 1, "cost_usd": %s}' % cost)
         print('{"type": "message", "role": "assistant", "text": "right"}')
         """,

@@ -162,3 +162,28 @@ def test_on_several_runners_a_change_that_makes_one_worse_is_told_and_named(proj
 
     assert (worse["verdict"], worse["runner"], worse["difference"]) == ("worse", "one", -1.0)
     assert "worse on one: -100 points" in project.whet("history", "suite").stdout
+
+
+def test_a_point_says_of_which_arm_and_of_how_many_cases_its_rate_is(project: Project) -> None:
+    project.settings('[runners.sh.agent]\ntype = "command"\ncommand = "sh"\nargs = ["-c", "echo $SAYS"]\n')
+    project.suite("""
+        def right(report, ctx): assert report.final_output.strip() == "right"
+        suite = [Case(id=name, prompt="?", check=ok if name == "c" else right) for name in "abc"]
+    """)
+    whole = project.run("--arm", "old=env:SAYS=right", "--arm", "new=env:SAYS=wrong").folder.name
+    project.run("--last-failed")
+
+    found = history(project)
+    told = project.whet("history", "suite.py").stdout.splitlines()
+    planned = project.whet("plan", "suite.py", "--effect", "20")
+    from_part = project.whet("plan", "suite.py", "--effect", "20", "--from", "latest")
+
+    assert [(point["arms"], point["cases"], point["cases_of_suite"]) for point in found["points"]] == [
+        (["new"], 3, 3),
+        (["new"], 2, 3),
+    ]
+    assert re.match(r"  run +arm +cases +rate ", told[1])
+    assert re.match(r"  \S+ +new +3 +33", told[2]), told[2]
+    assert re.match(r"  \S+ +new +2 of 3 +0 %", told[3]), told[3]
+    assert f"learned from {whole}\n" in planned.stdout
+    assert "in which 2 of them ran" in from_part.stdout

@@ -28,8 +28,9 @@ def others(done: Outcome) -> dict[str, str]:
     return {case: status for case, status in done.statuses.items() if case.startswith("good")}
 
 
-def test_a_missing_program_is_one_errored_trial(boxed: Project) -> None:
-    boxed.settings(SHELL + '[runners.gone.agent]\ntype = "command"\ncommand = "no-such-program-{token}"\n')
+def test_a_program_that_cannot_start_is_one_errored_trial(boxed: Project) -> None:
+    boxed.write("gone", "#!/no-such-program-{token}\n", mode=0o755)
+    boxed.settings(SHELL + '[runners.gone.agent]\ntype = "command"\ncommand = "./gone"\n')
     boxed.suite('suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt="true", check=ok)]')
 
     done = boxed.run("--retries", "3")
@@ -39,7 +40,7 @@ def test_a_missing_program_is_one_errored_trial(boxed: Project) -> None:
     assert found["a", "sh"]["status"] == found["b", "sh"]["status"] == "passed"
     assert found["a", "gone"]["status"] == found["b", "gone"]["status"] == "errored"
     assert found["a", "gone"]["failure"]["code"] == "agent-not-found"
-    assert "no-such-program" in found["a", "gone"]["failure"]["message"]
+    assert "/gone" in found["a", "gone"]["failure"]["message"]
     assert found["a", "gone"]["score"] is None
     assert len(found["a", "gone"]["attempts"]) == 1
 

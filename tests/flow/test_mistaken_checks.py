@@ -218,3 +218,23 @@ def test_only_a_failed_expectation_can_be_expected(project: Project) -> None:
     done = project.run()
 
     assert done.statuses == {"crash": "failed", "assertion": "expected-failed"}
+
+
+def test_a_mistake_in_a_check_fails_its_case_and_is_named_apart_from_what_the_agent_did(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("""
+        def mistaken(session): nobody_defined_this
+        suite = [Case(id="a", prompt="true", check=mistaken), Case(id="b", prompt="true", check=no)]
+    """)
+
+    alone = project.run()
+    compared = project.run("--arm", "old=env:X=1", "--arm", "new=env:X=2", "--trials", "2")
+    gate = project.whet("gate")
+    said = "4 trials failed by a mistake in a check, and not by the agent: a in new, a in old"
+
+    assert (alone.code, alone.statuses) == (1, {"a": "failed", "b": "failed"})
+    assert "2 failed; 1 trial failed by a mistake in a check, not by the agent" in alone.stdout
+    assert compared.results["check_mistakes"] == 4
+    assert said in compared.results["comparisons"][0]["notes"]
+    assert said in gate.stdout
+    assert project.whet("verify", "latest").code == 0

@@ -161,7 +161,8 @@ def test_a_crash_in_a_case_that_is_expected_to_fail_is_a_failure(project: Projec
 
 
 def test_what_says_nothing_about_the_agent_is_an_error(project: Project) -> None:
-    project.settings('[runners.gone.agent]\ntype = "command"\ncommand = "no-such-program"\n')
+    project.write("gone", "#!/no-such-program\n", mode=0o755)
+    project.settings('[runners.gone.agent]\ntype = "command"\ncommand = "./gone"\n')
     project.suite("""
         suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt="true", check=ok, expected_fail=True)]
     """)
@@ -170,11 +171,12 @@ def test_what_says_nothing_about_the_agent_is_an_error(project: Project) -> None
 
     assert done.code == 1
     assert done.outcomes == {"suite.py::a": "ERROR", "suite.py::b": "ERROR"}
-    assert "no-such-program" in done.text
+    assert "gone" in done.text
 
 
 def test_an_error_says_what_happened_and_nothing_of_pytest(project: Project) -> None:
-    project.settings('[runners.gone.agent]\ntype = "command"\ncommand = "no-such-program"\n')
+    project.write("gone", "#!/no-such-program\n", mode=0o755)
+    project.settings('[runners.gone.agent]\ntype = "command"\ncommand = "./gone"\n')
     project.suite('suite = [Case(id="a", prompt="true", check=ok)]')
 
     done = _pytest(project, "suite.py")

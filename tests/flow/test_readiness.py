@@ -42,6 +42,34 @@ def nothing_began(project: Project) -> bool:
     return not project.output_dir.exists() or not list(project.output_dir.iterdir())
 
 
+@pytest.mark.parametrize("kind", ["command", "acp"])
+@pytest.mark.parametrize("program", ["no-such-program", "./no-such-program", "/no/such/program"])
+def test_a_program_of_yours_that_is_not_there_is_said_before_anything_begins(
+    asked: Project, kind: str, program: str
+) -> None:
+    runner(asked, kind, f'command = "{program}"')
+
+    outcome = asked.run()
+
+    assert outcome.code == 2, outcome.stdout
+    assert "runners.r: there is no program" in outcome.stderr
+    assert "no/such" in outcome.stderr or "no-such-program" in outcome.stderr
+    assert nothing_began(asked)
+
+
+def test_a_program_that_only_the_path_of_its_runner_or_of_an_arm_has_is_there(asked: Project) -> None:
+    asked.write("tools/mine", WORKS, mode=0o755)
+    path = f"{asked.root / 'tools'}:/usr/bin:/bin"
+
+    runner(asked, "command", f'command = "mine"\nenv = {{ PATH = "{path}" }}')
+    of_runner = asked.run()
+    runner(asked, "command", 'command = "mine"')
+    of_arm = asked.run("--arm", f"one=env:PATH={path}")
+    nowhere = asked.run()
+
+    assert (of_runner.code, of_arm.code, nowhere.code) == (0, 0, 2), of_arm.stdout + of_runner.stdout
+
+
 def test_a_program_that_is_not_there_is_said_before_anything_begins(asked: Project) -> None:
     runner(asked, "claude-code")
 

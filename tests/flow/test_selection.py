@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from project import Project
+from project import SHELL, Project
 
 TWO = """
 [runners.one.agent]
@@ -137,3 +137,45 @@ def test_after_a_good_run_last_failed_says_that_nothing_failed(project: Project)
 
     assert done.code == 2
     assert "nothing failed" in done.stderr
+
+
+def test_last_failed_takes_what_other_tags_than_those_of_the_settings_chose(project: Project) -> None:
+    project.settings(SHELL + '[run]\ntags = ["smoke"]\n')
+    project.suite("""
+        suite = [
+            Case(id="a", prompt="true", check=ok, tags=["smoke"]),
+            Case(id="b", prompt="true", check=no, tags=["auth"]),
+        ]
+    """)
+    first = project.run("--tag", "auth")
+    hint = first.stdout.partition("To run only what did not go as expected: ")[2].split()
+
+    again = project.whet(*hint[1:])
+
+    assert (again.code, again.statuses) == (1, {"b": "failed"}), again.stderr
+
+
+def test_an_arm_that_nobody_defined_is_refused_with_how_to_define_one(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="a", prompt="true", check=ok)]')
+
+    done = project.run("--arm", "old", "--arm", "new")
+
+    assert done.code == 2
+    assert 'known: "default"; define one like --arm old=skill:./v2' in done.stderr
+
+
+def test_a_suite_that_is_not_there_is_refused_with_the_nearest_name(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite('suite = [Case(id="a", prompt="true", check=ok)]')
+
+    done = project.whet("run", "suit.py")
+
+    assert (done.code, 'did you mean "suite.py"?' in done.stderr) == (2, True), done.stderr
+
+
+def test_a_number_that_is_none_is_called_that(project: Project) -> None:
+    done = project.whet("run", "suite.py", "--trials", "abc")
+
+    assert done.code == 2
+    assert "'abc' is not a whole number" in done.stderr, done.stderr

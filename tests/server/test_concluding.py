@@ -43,6 +43,14 @@ def test_complete_results_complete_a_run_even_if_it_was_cancelled(
     assert json.loads(ending.summary or b"") == {"interrupted": False, **without_cases}
 
 
+@pytest.mark.parametrize(("code", "outcome"), [(0, "compared"), (3, "errored")])
+def test_a_run_that_compares_arms_says_so_and_not_that_it_passed(tmp_path: Path, code: int, outcome: str) -> None:
+    ending = conclude(code, _place(tmp_path, {**WHOLE, "compares": True}), cancelled=False)
+
+    assert ending is not None
+    assert ending.outcome == outcome
+
+
 @pytest.mark.parametrize("results", [None, {"interrupted": True}])
 @pytest.mark.parametrize("code", [130, -9, 1, 0])
 def test_an_interrupted_run_is_resumed_unless_it_was_cancelled(

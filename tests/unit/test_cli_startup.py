@@ -236,10 +236,7 @@ def test_an_unknown_option_is_answered_with_the_nearest() -> None:
         (("run", ".", "--tag", "a,,b"), 'error[usage]: "a,,b" has an empty name in it\n  write names like "a,b"\n'),
         (
             ("run", ".", "--trials", "many"),
-            (
-                "error[usage]: invalid value for '--trials': 'many' is not a valid integer range\n"
-                '  see "whet run --help"\n'
-            ),
+            ("error[usage]: invalid value for '--trials': 'many' is not a whole number\n  see \"whet run --help\"\n"),
         ),
     ],
 )

@@ -130,7 +130,9 @@ def test_every_kind_of_verdict_and_failure_is_described_by_the_schema(tmp_path: 
 def test_several_trials_and_runners_are_described_by_the_schema(tmp_path: Path) -> None:
     folder = _project(tmp_path)
     with (folder / "whet.toml").open("a") as file:
-        file.write('\n[runners.missing.agent]\ntype = "command"\ncommand = "no-such-program-anywhere"\n')
+        file.write('\n[runners.missing.agent]\ntype = "command"\ncommand = "./cannot-start"\n')
+    (folder / "cannot-start").write_text("#!/no-such-program\n")
+    (folder / "cannot-start").chmod(0o755)
 
     code = _run(folder, "--trials", "2", "--case", "passes")
 

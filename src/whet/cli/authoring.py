@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,8 +95,11 @@ def _settle_runner(folder: Path, *, judged: bool = False) -> Path | None:
 
 
 def _write_first(path: Path, text: str) -> None:
-    with suppress(OSError):
+    try:
         path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        # Not what would follow from it: the folder is not there.
+        raise UsageError(f"cannot create {path.parent}: {error.strerror}") from error
     write_new(path, text, hint=f"whet validate {path}")
 
 

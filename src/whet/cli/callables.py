@@ -266,8 +266,8 @@ def eval_command(skills: tuple[Path, ...], more_skills: tuple[Path, ...], **give
 
     \b
     Exit codes:
-      0    every call could be made
-      1    a skill completes less than you asked for
+      0    every call could be made, even if every answer is wrong
+      1    a skill completes less than --min-completion
       2    nothing ran: correct what the error says
       3    some calls could not be made
       4    the run started, but could not be recorded

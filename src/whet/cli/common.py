@@ -101,7 +101,7 @@ TYPED = "whet.typed"
 _SELECTING = frozenset(
     (
         *("--case", "--task", "--tag", "--runner", "--shard", "--last-failed", "--dry-run", "--resume"),
-        *("--until-decided", "--effect", "--max-rounds", "--margin"),
+        *("--until-decided", "--effect", "--max-rounds", "--margin", "--gate"),
     )
 )
 

@@ -127,10 +127,21 @@ def _wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+# What click calls a value by its types, in words for people.
+_CLICKS_WORDS = {
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid integer": "is not a whole number",
+    "is not a valid float range": "is not a number",
+    "is not a valid float": "is not a number",
+}
+
+
 def _translated(error: click.ClickException) -> WhetError:
     """Return a click error in our form, with a hint."""
     near = getattr(error, "possibilities", None)
     message = error.message if near else error.format_message()
+    for theirs, ours in _CLICKS_WORDS.items():
+        message = message.replace(theirs, ours)
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "whet"
     hint = f'did you mean "{near[0]}"?' if near else f'see "{path} --help"'

@@ -30,8 +30,8 @@ def merge_command(runs: tuple[str, ...], partial: bool, config_file: Path | None
 
     \b
     Exit codes:
-      0  every trial went as expected
-      1  some did not
+      0  every trial went as expected; of arms that you compare: every trial counts
+      1  some did not; of arms that you compare: never
       2  nothing was merged: correct what the error says
       3  none failed, but some errored, or with --partial some are missing
     """

@@ -80,6 +80,11 @@ _SELECTION = with_options(
             metavar="POINTS",
             help="With --until-decided: also stop once no arm can be worse by POINTS or more.",
         ),
+        click.option(
+            "--gate",
+            is_flag=True,
+            help='End as "whet gate" does with its usual margin; for its other options, run it afterwards.',
+        ),
         click.option("--dry-run", is_flag=True, help="Print the plan and start nothing."),
         click.option("--resume", metavar="RUN", help="Run what is missing from an earlier run; you may omit PATH."),
     )
@@ -130,6 +135,15 @@ def run_command(**given: Any) -> int:
       3    none failed, but some errored
       4    the run started, but could not be recorded
       130  interrupted
+    \b
+    If it compares arms that you defined, failures do not decide:
+      0    every trial ran: "whet gate" says which arm is better
+      3    some errored
+    \b
+    With --gate, the gate decides:
+      0    better, or not worse by 5 points or more
+      1    worse
+      5    not known yet
     """
     given["paths"] = _fetched(given["paths"])
     return _run(request_of("run", given), given["paths"])
@@ -294,12 +308,30 @@ def request_of(command: str, given: dict[str, Any]) -> RunRequest:
         verbose=given["verbose"],
         command=command,
         again=typed_again(),
-        going_on=typed_for_resume("--verbose"),
+        going_on=typed_for_resume("--verbose", "--gate"),
         skill=given.get("skill"),
         arms=split_arms(given.get("arms", ())),
         add_trials=given.get("add_trials"),
         until=_until(given),
+        gate=_gate(given),
     )
+
+
+def _gate(given: dict[str, Any]) -> bool:
+    """Return whether a gate decides; refuses a part of the cases, on which none can."""
+    if not given.get("gate"):
+        return False
+    if given["shard"] is not None:
+        raise UsageError(
+            "--gate decides on all cases together, and a shard has a part of them",
+            hint="make one run of the shards with whet merge, and then: whet gate",
+        )
+    if given["last_failed"]:
+        raise UsageError(
+            "--gate cannot decide on the cases that failed last time: some of them failed by chance",
+            hint="run all cases, or select by --case or --tag",
+        )
+    return True
 
 
 def _until(given: dict[str, Any]) -> Until | None:

@@ -157,8 +157,8 @@ def run(
 
     \b
     Exit codes:
-      0    everything went as expected
-      1    some trials did not
+      0    everything went as expected; with --arm: every trial counts
+      1    some trials did not; with --arm: never
       2    nothing was run, because something must be corrected first
       3    nothing failed, but some trials errored
       130  the run was cancelled
@@ -263,7 +263,7 @@ def _since(previous: dict[str, Any] | None) -> Iterator[str]:
 
 def _exit_code(run: dict[str, Any]) -> int:
     if run["status"] == "completed":
-        return {"passed": 0, "failed": 1, "errored": 3}[run["outcome"]]
+        return {"passed": 0, "compared": 0, "failed": 1, "errored": 3}[run["outcome"]]
     return 130 if run["status"] == "cancelled" else 2
 
 

@@ -310,6 +310,7 @@ def samples_of(results: Results) -> RunSamples:
     """Return what the trials of a run say, its baseline first."""
     plan = results.plan
     trials: dict[tuple[str, str], list[Sampled]] = {}
+    mistaken: list[tuple[str, str]] = []
     # A round that is not complete was not looked at, and does not count.
     last = results.looks[-1].round if plan.until and results.looks else inf
     compared = {arm.name for arm in plan.arms}
@@ -317,7 +318,9 @@ def samples_of(results: Results) -> RunSamples:
     for execution in sorted(executions, key=lambda each: each.arm != plan.baseline):
         found = trials.setdefault((execution.arm, execution.runner.id), [])
         if execution.case.id not in plan.voided:
-            found += (sampled(result) for result in results.trials(execution) if result.number <= last)
+            own = [result for result in results.trials(execution) if result.number <= last]
+            found += map(sampled, own)
+            mistaken += ((execution.case.id, execution.arm) for result in own if result.mistaken)
     return RunSamples(
         name=plan.suite.name,
         arms=tuple(ArmSamples(arm=arm, runner=runner, trials=tuple(each)) for (arm, runner), each in trials.items()),
@@ -325,7 +328,7 @@ def samples_of(results: Results) -> RunSamples:
         grown_from=plan.grown_from,
         rounds_planned=plan.until.rounds if plan.until else None,
         interleaved=plan.seed is not None,
-        notes=tuple(notes_on(voided=plan.voided, missing=missing_of(results))),
+        notes=tuple(notes_on(voided=plan.voided, missing=missing_of(results), mistaken=mistaken)),
     )
 
 

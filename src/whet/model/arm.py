@@ -40,6 +40,8 @@ class Arm:
     runner: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     prompt: str | None = None
+    # Whether somebody defined it, in the settings or with `--arm`; the others are those that a suite has by itself.
+    defined: bool = False
     # What a record says is special about it.
     recorded: Mapping[str, str] | None = None
 

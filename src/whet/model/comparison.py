@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Literal
 
@@ -101,12 +101,18 @@ class RunSamples:
         return {each.runner: each.trials for each in self.arms if each.arm == name}
 
 
-def notes_on(*, voided: Iterable[str], missing: int) -> Iterator[str]:
-    """Yield what every comparison of a run has to say: which cases are void, and how many trials are missing."""
+def notes_on(*, voided: Iterable[str], missing: int, mistaken: Collection[tuple[str, str]] = ()) -> Iterator[str]:
+    """Yield what every comparison of a run has to say: which cases are void, and how many trials are missing.
+
+    *mistaken* has the case and the arm of each trial that failed by a mistake in a check.
+    """
     if void := ", ".join(voided):
         yield f"void, so not compared: {void}"
     if missing > 0:
         yield f"the run is not finished: {count(missing, 'trial')} {'is' if missing == 1 else 'are'} missing"
+    if mistaken:
+        where = ", ".join(f"{case} in {arm}" for case, arm in sorted(set(mistaken)))
+        yield f"{count(len(mistaken), 'trial')} failed by a mistake in a check, and not by the agent: {where}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,6 +177,8 @@ class RunRequest:
     add_trials: int | None = None
     # When to stop, instead of after a fixed number of trials.
     until: Until | None = None
+    # Whether a gate gives the exit code.
+    gate: bool = False
 
 
 def split_list(values: Iterable[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from whet.dataclass import dataclass
+from whet.errors import CheckMistaken
 from whet.model.arm import Arm
 from whet.model.comparison import Until
 from whet.model.grade import AS_EXPECTED, PASSED, Failure, FailureClass, Grade, Status
@@ -185,6 +186,11 @@ class Plan:
             yield Trial(key=self.key(execution, number), execution=execution)
 
     @property
+    def compares(self) -> bool:
+        """Whether it compares arms that somebody defined: then the comparison decides, and not how trials went."""
+        return self.baseline is not None and any(arm.defined for arm in self.arms)
+
+    @property
     def alike(self) -> tuple[tuple[str, ...], ...]:
         """The arms that do not differ in anything, in groups: by what their trials get, however that was written."""
         groups: list[tuple[Any, list[str]]] = []
@@ -285,6 +291,11 @@ class TrialResult:
     def passed(self) -> bool:
         """Whether it went as expected."""
         return self.status in AS_EXPECTED
+
+    @property
+    def mistaken(self) -> bool:
+        """Whether it failed by a mistake in a check, and not by what the agent did."""
+        return self.failure is not None and self.failure.code == CheckMistaken.code
 
     @property
     def total_usage(self) -> Usage:

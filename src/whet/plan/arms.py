@@ -143,6 +143,7 @@ def _found(spec: ArmSpec, suite: Suite, settings: Settings, skill: Path | None) 
         runner=spec.runner,
         env=spec.env,
         prompt=None if spec.prompt is None else _prompt(spec.prompt, where),
+        defined=True,
     )
 
 

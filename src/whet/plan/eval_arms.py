@@ -42,7 +42,8 @@ def callable_arms(
         for each in found:
             skill = replace(each.skill, env={**each.skill.env, **_env(spec, each.skill)})
             called[spec.name, skill.id] = replace(each, skill=skill)
-        arms.append(Arm(name=spec.name, skill=_tested(spec, found), commit=commit, runner=spec.runner, env=spec.env))
+        tested = _tested(spec, found)
+        arms.append(Arm(name=spec.name, skill=tested, commit=commit, runner=spec.runner, env=spec.env, defined=True))
     return tuple(arms), called
 
 

@@ -192,7 +192,8 @@ def selected(
     runners = _runners(suite, settings, selection)
     must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
     # Tags from a file may be meant for another suite of the project: only typed ones must be known here.
-    tags = selection.tags or settings.tags
+    # And what failed last time may have been chosen by other tags than those of the settings.
+    tags = selection.tags or (settings.tags if selection.only is None else ())
     cases = [
         case
         for case in suite.cases
@@ -238,7 +239,11 @@ def _must_have_arms(suite: Suite, names: Sequence[str], arms: Sequence[Arm]) -> 
         raise UsageError(f'the arm "{SKILL}" needs a skill', hint="name its folder with --skill")
     if NO_SKILL in names and suite.arms == (SKILL,):
         raise UsageError(f"{suite.name} does not run without the skill", hint="set supports_no_skill in it")
-    must_know("arm", names, [arm.name for arm in arms])
+    try:
+        must_know("arm", names, [arm.name for arm in arms])
+    except UnknownName as error:
+        error.hint = f"{error.hint}; define one like --arm {error.names[0]}=skill:./v2,model:large, or in the settings"
+        raise
 
 
 def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Runner, ...]:

@@ -192,7 +192,10 @@ def plan_regrading(suite: Suite, settings: Settings, record: RecordedRun) -> Pla
     runners = {runner: _runner(runner, settings, record) for _, runner, _ in trials}
     names = tuple(dict.fromkeys(arm for _, _, arm in trials))
     baseline = record.asked.baseline or baseline_of(names)
-    arms = {name: Arm(name=name, skill=suite.skill if name == SKILL else None) for name in names}
+    arms = {
+        name: Arm(name=name, skill=suite.skill if name == SKILL else None, defined=record.asked.compares)
+        for name in names
+    }
     beside = {case for case, _, arm in trials if arm != baseline}
     executions = tuple(
         in_arm(

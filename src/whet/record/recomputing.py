@@ -146,7 +146,10 @@ def plan_of(results: Heads) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
         max_parallel=results.max_parallel,
         retries=0,
         check_timeout_s=0,
-        arms=tuple(Arm(name=arm.name, commit=arm.commit, recorded=arm.differs_by) for arm in results.arms),
+        arms=tuple(
+            Arm(name=arm.name, commit=arm.commit, recorded=arm.differs_by, defined=results.compares)
+            for arm in results.arms
+        ),
         baseline=results.baseline,
         seed=results.seed,
         grown_from=results.grown_from,

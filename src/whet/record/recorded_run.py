@@ -108,8 +108,14 @@ class RecordedRun(BegunRun):
             command=self.asked.command or "run",
             alike=self._alike(),
             unfinished=(self.run_dir.name,) if self.missing > 0 else (),
-            notes=tuple(notes_on(voided=self.asked.voided, missing=self.missing)),
+            notes=tuple(notes_on(voided=self.asked.voided, missing=self.missing, mistaken=tuple(self._mistaken()))),
         )
+
+    def _mistaken(self) -> Iterator[tuple[str, str]]:
+        """Yield the case and the arm of each trial that failed by a mistake in a check."""
+        for line in self.lines:
+            if line.result.mistaken and line.result.key.case not in self.asked.voided:
+                yield line.result.key.case, line.result.key.arm
 
     def _alike(self) -> tuple[tuple[str, ...], ...]:
         """The arms that do not differ in anything, in groups."""
@@ -203,15 +209,15 @@ def run_folders(output_dir: Path) -> list[Path]:
     return [folder for folder in found if not folder.is_symlink()]
 
 
-def newest_run(output_dir: Path, suite: Path) -> RecordedRun:
-    """Read the newest run of *suite*."""
+def newest_run(output_dir: Path, suite: Path, *, of_failed: bool = True) -> RecordedRun:
+    """Read the newest run of *suite*; without *of_failed*, the newest that is not of what failed last time only."""
     for folder in reversed(run_folders(output_dir)):
         try:
             asked = read_run_file(folder)
         except StoreError:
             # A folder that cannot be read is not one of our runs.
             continue
-        if asked.suite_path == str(suite):
+        if asked.suite_path == str(suite) and (of_failed or asked.selection.only is None):
             return read_run(folder)
     raise NothingSelected(f"{suite} has not been run into {output_dir} before", hint="leave out --last-failed")
 

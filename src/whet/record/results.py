@@ -116,6 +116,12 @@ class JournalResults:
         return held and counting > 0 and counting == sum(counts[status] for status in AS_EXPECTED)
 
     @property
+    def check_mistakes(self) -> int:
+        """How many trials failed by a mistake in a check."""
+        counting = (each for each in self.plan.executions if each.case.id not in self.plan.voided)
+        return sum(entry.mistaken for execution in counting for entry in self._entries(execution))
+
+    @property
     def exceeded(self) -> bool:
         """Whether an execution used more than its snapshot allows."""
         return any(outcome.verdict == "failed" for outcome in self._counting_snapshots())
@@ -172,6 +178,10 @@ def _held_to(summary: ExecutionSummary, outcome: SnapshotOutcome | None) -> Exec
 
 class WholeResults(Results, Protocol):
     """Results with all that results.json says."""
+
+    @property
+    def check_mistakes(self) -> int:
+        """How many trials failed by a mistake in a check."""
 
     @property
     def total_usage(self) -> Usage:
@@ -263,6 +273,7 @@ def _figures(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_a
         max_parallel=results.plan.max_parallel,
         arms=tuple(WrittenArm(name=arm.name, commit=arm.commit, differs_by=arm.facts()) for arm in results.plan.arms),
         baseline=results.plan.baseline,
+        compares=results.plan.compares,
         seed=results.plan.seed,
         grown_from=results.plan.grown_from,
         until=results.plan.until,
@@ -271,6 +282,7 @@ def _figures(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_a
         voided=dict(results.plan.voided),
         passed=results.passed,
         counts=WrittenCounts(**{name.replace("-", "_"): count for name, count in results.counts.items()}),
+        check_mistakes=results.check_mistakes,
         total_usage=written(results.total_usage, WrittenUsage),
         interrupted_usage=written(results.cut_short, WrittenUsage),
         unpaid_usage=written(results.unpaid_usage, WrittenUsage),

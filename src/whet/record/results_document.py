@@ -231,6 +231,7 @@ class RunHead(Struct, kw_only=True):
     max_parallel: int
     arms: tuple[WrittenArm, ...]
     baseline: str | None
+    compares: bool = False
     seed: int | None
     grown_from: tuple[int, ...]
     until: Until | None = None
@@ -243,6 +244,7 @@ class RunFigures(RunHead, kw_only=True):
 
     passed: bool
     counts: WrittenCounts
+    check_mistakes: int = 0
     total_usage: WrittenUsage
     interrupted_usage: WrittenUsage
     unpaid_usage: WrittenUsage = field(default_factory=_nothing)

@@ -121,6 +121,8 @@ class RunFile(Struct, frozen=True, kw_only=True):
     # Those that do not differ in anything, in groups; an older whet did not say so.
     alike: tuple[tuple[str, ...], ...] | None = None
     baseline: str | None = None
+    # Whether these are arms that somebody defined.
+    compares: bool = False
     seed: int | None = None
     until: Until | None = None
     # The random word in the copies of each arm's skill that agents are given.
@@ -220,6 +222,7 @@ def run_facts(
         arm_facts={arm.name: arm.facts() for arm in plan.arms},
         alike=plan.alike,
         baseline=plan.baseline,
+        compares=plan.compares,
         seed=plan.seed,
         until=plan.until,
         watermarks=dict(plan.watermarks),

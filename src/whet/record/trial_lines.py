@@ -43,6 +43,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     done: bool
     # How its first attempt ended.
     first: Status
+    # Whether it failed by a mistake in a check.
+    mistaken: bool
 
 
 class _Entries:
@@ -53,6 +55,8 @@ class _Entries:
     _MOST = 1_000_000
     # Where the byte is that holds `done` and `status`, which are asked for most often.
     _ENDING, _DONE = 28, 0x80
+    # In the byte that holds `first`.
+    _MISTAKEN = 0x80
 
     def __init__(self) -> None:
         self._packed: dict[tuple[str, ...], bytearray] = {}
@@ -85,7 +89,8 @@ class _Entries:
             packed.extend(bytes(at + self._FORM.size - len(packed)))
         score = math.nan if entry.score is None else entry.score
         ending = STATUSES.index(entry.status) | (self._DONE if entry.done else 0)
-        values = (entry.offset, entry.size, entry.digest, ending, STATUSES.index(entry.first), score, entry.duration_s)
+        first = STATUSES.index(entry.first) | (self._MISTAKEN if entry.mistaken else 0)
+        values = (entry.offset, entry.size, entry.digest, ending, first, score, entry.duration_s)
         self._FORM.pack_into(packed, at, *values)
 
     def _unpacked(self, packed: bytes | bytearray, at: int) -> Entry | None:
@@ -100,7 +105,8 @@ class _Entries:
             score=None if math.isnan(score) else score,
             duration_s=duration_s,
             done=ending >= self._DONE,
-            first=STATUSES[first],
+            first=STATUSES[first & ~self._MISTAKEN],
+            mistaken=first >= self._MISTAKEN,
         )
 
     def __len__(self) -> int:
@@ -205,6 +211,7 @@ class TrialLines:
             duration_s=result.duration_s,
             done=is_done(result),
             first=result.first_status,
+            mistaken=result.mistaken,
         )
         self.done += entry.done
         self._entries.put(result.key, entry, new=before is None)

@@ -71,7 +71,7 @@ def make_reporters(
             )
             made.append((maker.name, maker.make(factory, context)))
         undo.pop_all()
-    return Reporters(made, stderr=stderr, stdout=stdout)
+    return Reporters(made, stderr=stderr, stdout=stdout, screen=stdout if document is None else stderr)
 
 
 class _Maker:

@@ -115,6 +115,8 @@ class Digest:
     vacuous: Names = field(default_factory=lambda: Names(VACUOUS))
     void: Names = field(default_factory=lambda: Names(VOID))
     snapshots: int = 0
+    # How many trials failed by a mistake in a check.
+    mistakes: int = 0
     lifts: tuple[Lift, ...] = ()
     # What was decided about arms.
     comparisons: tuple[Comparison, ...] = ()
@@ -224,6 +226,7 @@ class _Reader:
                 group.add(finding, finding.key)
 
     def _trial(self, result: TrialResult) -> None:
+        self._digest.mistakes += result.mistaken
         if result.flaky:
             self._digest.flaky.add(f"{trial_name(result.key)} (attempt {len(result.attempts)})")
         self._digest.refused += result.failure is not None and result.failure.code in _REFUSED
@@ -275,7 +278,10 @@ def outcome(digest: Digest, words: Words = _RUN) -> str:
         broken = "snapshot does not hold" if digest.snapshots == 1 else "snapshots do not hold"
         rest.append(f"{digest.snapshots:,} {broken}")
     share = f"{digest.as_expected:,} of {count(digest.counting, words.trial)} {words.passed}"
-    return f"{share}; {', '.join(rest)}" if rest else share
+    said = f"{share}; {', '.join(rest)}" if rest else share
+    if not digest.mistakes:
+        return said
+    return f"{said}; {count(digest.mistakes, words.trial)} failed by a mistake in a check, not by the agent"
 
 
 _OTHERWISE = {

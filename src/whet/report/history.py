@@ -47,13 +47,15 @@ def history_lines(found: HistoryDocument) -> Iterator[str]:
             yield f"  and {count(len(found.flaky) - _FLAKY_SHOWN, 'more case')}: --json lists them"
 
 
-_HEAD = ("run", "rate", "95 % interval", "cost", "content", "change")
+_HEAD = ("run", "arm", "cases", "rate", "95 % interval", "cost", "content", "change")
 
 
 def _row(point: HistoryPoint) -> tuple[str, ...]:
     rate = point.rate
     return (
         one_line(point.run, 40),
+        one_line(", ".join(point.arms), 40),
+        f"{point.cases} of {point.cases_of_suite}" if point.cases < point.cases_of_suite else str(point.cases),
         percent(rate.value) if rate else "-",
         f"{percent(rate.low)} to {percent(rate.high)}" if rate else "-",
         "-" if point.cost_usd is None else money(point.cost_usd),

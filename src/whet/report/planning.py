@@ -39,6 +39,8 @@ class TrialPlan:
     needed: Needed
     parallel: int
     pilot: str | None
+    # How many of the cases the pilot ran.
+    seen_cases: int
     cost_usd: float | None
     seconds: float | None
     max_cost: float | None
@@ -59,7 +61,8 @@ class TrialPlan:
             ]
             yield f"  {_range(*hours)}, with {self.parallel} at a time"
         if self.pilot:
-            yield f"  learned from {self.pilot}"
+            part = f", in which {self.seen_cases} of them ran" if self.seen_cases < self.cases else ""
+            yield f"  learned from {self.pilot}{part}"
         else:
             yield "  no run to learn from yet: this is for cases that pass 70 % of the time"
         if self.max_cost is not None:
@@ -161,6 +164,7 @@ def plan_trials(
         needed=trials_needed(cases, spread, effect, power=power, alpha=_alpha(arms), seen=seen),
         parallel=settings.max_parallel,
         pilot=run.run_dir.name if run else None,
+        seen_cases=len({trial.case for trial in trials}),
         cost_usd=sum(costs) / len(costs) if costs else None,
         seconds=sum(times) / len(times) if times else None,
         max_cost=max_cost,
@@ -190,10 +194,11 @@ def _loaded(suite: Path) -> tuple[Suite, str]:
 
 
 def _newest(suite: Path, settings: Settings) -> RecordedRun | None:
-    try:
-        return newest_run(settings.output_dir, suite.resolve())
-    except UsageError:
-        return None
+    """Return the newest run of *suite*; one of what failed last time if there is no other: it is no fair sample."""
+    for of_failed in (False, True):
+        with suppress(UsageError):
+            return newest_run(settings.output_dir, suite.resolve(), of_failed=of_failed)
+    return None
 
 
 def _spread(samples: RunSamples) -> tuple[float, int | None]:

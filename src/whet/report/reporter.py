@@ -49,9 +49,16 @@ class Reporters:
     """Passes each event to every reporter; one that raises or hangs is dropped with a warning, and the run goes on."""
 
     def __init__(
-        self, reporters: Iterable[tuple[str, Reporter]], *, stderr: TextIO, stdout: TextIO | None = None
+        self,
+        reporters: Iterable[tuple[str, Reporter]],
+        *,
+        stderr: TextIO,
+        stdout: TextIO | None = None,
+        screen: TextIO | None = None,
     ) -> None:
         self._active = list(reporters)
+        # For words to people: stdout, unless it holds a document.
+        self.screen = screen or stderr
         self._stderr = stderr
         self._stdout = stdout
         # Whether a report could not be written.

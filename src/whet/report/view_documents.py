@@ -320,6 +320,10 @@ class HistoryPoint(Struct, kw_only=True):
     commit: str | None
     skill: str | None
     rate: ShownRate | None
+    # The arms that the rate is of, and how many of the suite's cases ran.
+    arms: tuple[str, ...]
+    cases: int
+    cases_of_suite: int
     counts: dict[str, int]
     cost_usd: float | None
     changed: DecidedChange | None

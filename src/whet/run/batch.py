@@ -28,9 +28,18 @@ from whet.record.batches import write_batch
 from whet.record.results import write_results
 from whet.record.run_file import PileFacts
 from whet.report.reporter import Reporters
-from whet.run.conclude import conclude_by_verdicts, final_code, record_results
+from whet.run.conclude import by_gate, conclude_by_verdicts, final_code, record_results
 from whet.run.execute import LOOP, execute, interruptible, single_errors, undisturbed
-from whet.run.flow import Ready, approach_of, cluster_module, foreseen, start_early, tell_lost, with_controls
+from whet.run.flow import (
+    Ready,
+    approach_of,
+    cluster_module,
+    foreseen,
+    refuse_ungated,
+    start_early,
+    tell_lost,
+    with_controls,
+)
 from whet.run.joined import JoinedResults, Joining, Part, joined_plan, parts_of
 from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED, RunState, now
 from whet.run.start import hint_how_to_resume, open_reporters, ready_run, start_run
@@ -39,6 +48,7 @@ from whet.run.start import hint_how_to_resume, open_reporters, ready_run, start_
 def run_batch(requests: Sequence[RunRequest], ready: Ready, resumed: ResumedBatch | None = None) -> int:
     """Carry out all *requests*, one for each suite, and return the exit code; *resumed* is the batch to go on with."""
     parts = parts_of(_settled(requests))
+    refuse_ungated(parts[0].planned, joined_plan(parts))
     for part in parts:
         tell_lost(part.planned)
     if requests[0].dry_run:
@@ -217,4 +227,5 @@ def _conclude(parts: Sequence[Part], states: Sequence[RunState], joining: Joinin
     joining.reporters(RunEnded(info=info, results=results, interrupted=interrupted))
     codes = {conclude_by_verdicts(each).code for _, each, _ in found}
     code = next((code for code in (FAILED, ERRORED) if code in codes), PASSED)
-    return final_code(code, interrupted=interrupted, reporters=joining.reporters)
+    ended_with = final_code(code, interrupted=interrupted, reporters=joining.reporters)
+    return by_gate(parts[0].planned, info, joining.reporters, ended_with)

@@ -10,7 +10,8 @@ from whet.dataclass import dataclass
 from whet.errors import RecordUnwritten, StoreError
 from whet.model.benchmark import Evaluated
 from whet.model.event import RunEnded
-from whet.model.run import ExecutionKey, SnapshotOutcome
+from whet.model.run import ExecutionKey, RunInfo, SnapshotOutcome
+from whet.plan.settle import Planned
 from whet.record.journal import FREE_SPACE
 from whet.record.results import JournalResults, write_results
 from whet.record.sealing import shared_hashes
@@ -34,8 +35,15 @@ class Conclusion:
 
 
 def conclude_by_verdicts(results: JournalResults) -> Conclusion:
-    """Return the exit code for trials that failed, trials that errored, or neither."""
+    """Return the exit code for trials that failed, trials that errored, or neither.
+
+    A run that compares arms has done what it was asked to if all its trials count, whatever they say: a version that
+    is better fails now and then. Which one is better is for a gate to say.
+    """
     counts = results.counts
+    if results.plan.compares:
+        unknown = counts["errored"] or counts["not-run"] or counts["void"] == counts["total"]
+        return Conclusion(code=ERRORED if unknown else PASSED)
     if counts["failed"] or counts["unexpected-passed"] or results.exceeded:
         return Conclusion(code=FAILED)
     return Conclusion(code=PASSED if results.passed else ERRORED)
@@ -101,6 +109,22 @@ def report_results(state: RunState, results: JournalResults, conclusion: Conclus
     ended = RunEnded(info=state.info, results=results, interrupted=state.interrupted, evaluated=conclusion.evaluated)
     state.emit(ended)
     return final_code(conclusion.code, interrupted=state.interrupted, reporters=state.reporters)
+
+
+def by_gate(planned: Planned, info: RunInfo, reporters: Reporters, code: int) -> int:
+    """Return *code*, or if a gate is to decide, print what it says of the run and return its code."""
+    if not planned.request.gate or code == INTERRUPTED:
+        return code
+    # Only here: most runs compare nothing.
+    from whet.grade.comparison import MARGIN  # noqa: PLC0415
+    from whet.report.deciding import gate  # noqa: PLC0415
+
+    until = planned.plan.until
+    # A run until decided that may stop by a margin is held to the same one.
+    margin = until.margin if until is not None and until.margin is not None else MARGIN
+    outcome = gate([str(info.run_dir)], planned.settings, margin=margin)
+    reporters.screen.write("".join(f"{line}\n" for line in ("", *outcome.lines())))
+    return outcome.code or (code if code in (NOT_WRITTEN, READER_GONE) else PASSED)
 
 
 def final_code(code: int, *, interrupted: bool, reporters: Reporters) -> int:

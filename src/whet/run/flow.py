@@ -71,11 +71,13 @@ def run(request: RunRequest, ready: Ready = lambda *_: ()) -> int:
         from whet.plan.plan import describe_plan  # noqa: PLC0415
 
         looked = settle(request)
+        refuse_ungated(looked, looked.plan)
         tell_lost(looked)
         sys.stderr.write("".join(f"warning: {notice}\n" for notice in (*looked.notices, *foreseen(looked))))
         sys.stdout.write("".join(f"{line}\n" for line in describe_plan(looked.plan)))
         return 0
     planned = settle(request, start_early)
+    refuse_ungated(planned, planned.plan)
     tell_lost(planned)
     if planned.settings.on is not None:
         # Before controls: they are the first to start something.
@@ -91,6 +93,15 @@ def run(request: RunRequest, ready: Ready = lambda *_: ()) -> int:
             # Only here: Ray takes long to import.
             [(tried, approach)] = cluster_module().on_cluster([(tried, approach)])
     return perform(tried, approach)
+
+
+def refuse_ungated(planned: Planned, plan: Plan) -> None:
+    """Refuse a run that a gate is to decide on and that compares nothing, before it costs anything."""
+    if planned.request.gate and plan.baseline is None:
+        raise UsageError(
+            "--gate compares arms, and this run has none to compare",
+            hint="name two: --arm old=... --arm new=...; or leave it out, and ask for a rate: whet gate --min-rate 80",
+        )
 
 
 def cluster_module() -> ModuleType:
@@ -125,12 +136,26 @@ def approach_of(planned: Planned, ready: Ready) -> Approach:
         hold_boundary(planned.settings.sandbox, sandbox, started_by(planned.plan, planned.settings.judge_runner))
         played = is_played(planned.settings)
         notes = (*hold_network(sandbox, runners), *hold_routes(runners, os.environ, sandbox, played=played))
+        if planned.settings.on is None and sandbox.name != "container":
+            _refuse_missing_programs(planned.plan)
         doubts = ready(planned.plan, sandbox, played)
         hold_cassettes(planned.settings, planned.plan.executions, os.environ, judged=is_judged(planned.plan))
         return (*notes, *doubts)
 
     extra = _judging if is_judged(planned.plan) else None
     return Approach(run_trial=run_trial, ready=look_around, extra_usage=extra)
+
+
+# Agents that start a program of yours.
+_OF_YOURS = frozenset({"command", "acp"})
+
+
+def _refuse_missing_programs(plan: Plan) -> None:
+    if _OF_YOURS.isdisjoint(execution.runner.agent for execution in plan.executions):
+        return
+    from whet.run.readiness import refuse_missing_programs  # noqa: PLC0415 - the others have none to look for
+
+    refuse_missing_programs(plan, _OF_YOURS, os.environ)
 
 
 def foreseen(planned: Planned) -> tuple[str, ...]:
@@ -189,9 +214,9 @@ def perform(planned: Planned, approach: Approach) -> int:
             anyio.run(execute, [(state, parts)], approach.run_trial, approach.around, backend_options=LOOP)
         with undisturbed():
             # Imported while the first agent ran.
-            from whet.run.conclude import conclude_by_verdicts, record_results, report_results  # noqa: PLC0415
+            from whet.run.conclude import by_gate, conclude_by_verdicts, record_results, report_results  # noqa: PLC0415
 
             results = record_results(state)
             conclude = approach.conclude
             conclusion = conclude(state.info, results) if conclude else conclude_by_verdicts(results)
-            return report_results(state, results, conclusion)
+            return by_gate(planned, state.info, state.reporters, report_results(state, results, conclusion))

@@ -206,6 +206,11 @@ class JoinedResults:
         return all(results.passed for _, results, _ in self._runs)
 
     @property
+    def check_mistakes(self) -> int:
+        """How many trials failed by a mistake in a check, in all of them."""
+        return sum(results.check_mistakes for _, results, _ in self._runs)
+
+    @property
     def exceeded(self) -> bool:
         """Whether an execution used more than its snapshot allows."""
         return any(results.exceeded for _, results, _ in self._runs)

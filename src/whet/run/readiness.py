@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from whet.agents.agent import Agent, Options
@@ -117,8 +117,31 @@ def refuse_unready(
     runners = {name: runner for name, runner in runners.items() if not in_image or program_of(runner, environ)}
     problems = [each for runner in runners.values() for each in _problems(runner, versions, environ, played=played)]
     if problems:
-        raise ConfigError("\n".join(problems), hint='"whet doctor" looks at every agent; nothing was started')
+        raise ConfigError("\n".join(problems), hint=_LOOK)
     return () if played else tuple(each for runner in runners.values() for each in _doubts(runner, environ))
+
+
+_LOOK = '"whet doctor" looks at every agent; nothing was started'
+
+
+def refuse_missing_programs(plan: Plan, agents: Collection[str], environ: Mapping[str, str]) -> None:
+    """Refuse the runners of these types of *agents* whose program is not on this machine, where they run."""
+    if problems := list(_missing_programs(plan, agents, environ)):
+        raise ConfigError("\n".join(problems), hint=_LOOK)
+
+
+def _missing_programs(plan: Plan, agents: Collection[str], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield each runner whose program is surely not there; a case or an arm with its own PATH may have another."""
+    seen: dict[str, Runner] = {}
+    for each in plan.executions:
+        if each.runner.agent in agents and "PATH" not in each.case.env and each.case.task is None:
+            seen.setdefault(each.runner.id, each.runner)
+    for runner in seen.values():
+        name, own = program_name(runner), Options(runner.options).table("env")
+        # What is named by a path in the workspace may be made there.
+        elsewhere = name is not None and "/" in name and not Path(name).is_absolute()
+        if name and not elsewhere and not find_program(name, {**environ, **own}):
+            yield f'runners.{runner.id}: there is no program "{name}"; install it, or correct `command` of this runner'
 
 
 # What programs said, by program and PATH: many suites of one command have the same agents.

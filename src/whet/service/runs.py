@@ -19,7 +19,7 @@ from whet.service.database import Status, now_us, run_events, runs
 from whet.service.http import Moment, NextCursor, Page, Strict
 from whet.service.refusals import not_found
 
-Outcome = Literal["passed", "failed", "errored"]
+Outcome = Literal["passed", "failed", "errored", "compared"]
 _EVENTS_AT_ONCE = 500
 
 

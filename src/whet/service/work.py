@@ -298,12 +298,18 @@ def conclude(code: int, folder: RunFolder, *, cancelled: bool) -> Ending | None:
     encoded = msgspec.json.encode(summary) if summary is not None else None
     # First, because cancelling a run that is complete changes nothing.
     if code in _OUTCOMES and summary is not None and not summary.get("interrupted"):
-        return Ending(status="completed", outcome=_OUTCOMES[code], summary=encoded)
+        return Ending(status="completed", outcome=_outcome(code, summary), summary=encoded)
     if cancelled:
         return Ending(status="cancelled", summary=encoded)
     if code in _FINAL:
         return Ending(status="failed", error=folder.last_words() or f"whet ended with exit code {code}")
     return None
+
+
+def _outcome(code: int, summary: Mapping[str, Any]) -> Outcome:
+    """Return how a run ended that has complete results; one that compares arms says so, and its decisions the rest."""
+    outcome = _OUTCOMES[code]
+    return "compared" if outcome == "passed" and summary.get("compares") else outcome
 
 
 def given_up(code: int, folder: RunFolder) -> Ending:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from glob import glob, has_magic
 from pathlib import Path
 
@@ -98,9 +99,19 @@ def _fitting(pattern: Path) -> tuple[list[FoundSuite], list[PassedOver]]:
     return found, passed
 
 
+def _nearest(path: Path) -> str | None:
+    """Return a hint with what has nearly that name and lies beside it."""
+    try:
+        beside = [each.name for each in path.parent.iterdir()]
+    except OSError:
+        return None
+    near = get_close_matches(path.name, beside, n=1)
+    return f'did you mean "{path.parent / near[0]}"?' if near else None
+
+
 def _below(path: Path) -> tuple[list[FoundSuite], list[PassedOver]]:
     if not path.exists():
-        raise UsageError(f"{path}: no such file or folder")
+        raise UsageError(f"{path}: no such file or folder", hint=_nearest(path))
     if path.is_file():
         if path.name == MANIFEST:
             return _below(path.parent)
