@@ -93,6 +93,7 @@ def _point(view: RunView, content: str, changed: DecidedChange | None) -> Histor
         rate=head.rate,
         counts=head.counts,
         cost_usd=head.cost_usd,
+        spent=head.spent,
         changed=changed,
         content=content,
         problem=head.problem,
