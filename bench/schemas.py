@@ -68,12 +68,36 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "interrupted_usage": "The part of total_usage of interrupted attempts, which have no result.",
         "unpaid_usage": "The part of total_usage that no provider was asked for, because a cassette answered.",
         "user_usage": "What the models that played users of conversations took, which total_usage leaves out.",
+        "spending": "What was paid for, by who asked for it; what a cassette or a cache answered is not in it.",
+        "skill_loads": "How often the skill of each arm was loaded, on each runner; nothing for arms without one.",
         "scores": "The score of each runner in each arm.",
         "lift": "What the skill adds, for each runner that ran cases with and without it.",
         "comparisons": "Each arm compared with the baseline, on each runner that both have.",
         "looks": "What a run until decided saw after each round.",
         "cases": "The selected cases, in declared order.",
         "record": "What the results were made of, so that a change shows.",
+    },
+    "spending": {
+        "cost_usd": "Dollars of all of them together, as far as they are known.",
+        "unknown": ("How many costs are not known.", NOT_NEGATIVE),
+        "agents": "The agents of trials that ended; of whet eval, the skills.",
+        "judge": "The judge of their checks.",
+        "users": "The models that played users of conversations.",
+        "interrupted": "Attempts that were interrupted, with all who spent for them.",
+        "explain": "Questions that agents were asked about their sessions.",
+    },
+    "bill": {
+        "cost_usd": "Dollars, as far as they are known; null if none of them are.",
+        "unknown": ("How many costs are not known, one for each attempt or question.", NOT_NEGATIVE),
+        "usage": "What was taken of providers.",
+    },
+    "skill_loads": {
+        "arm": "Which arm.",
+        "runner": "Which runner.",
+        "loaded": ("How many sessions loaded the skill, of those that tell.", NOT_NEGATIVE),
+        "told": ("How many sessions tell whether they loaded it.", NOT_NEGATIVE),
+        "sessions": ("How many sessions there were.", NOT_NEGATIVE),
+        "shown": ("How many sessions show the skill in any way, such as in a list.", NOT_NEGATIVE),
     },
     "counts": {
         "passed": ("Every check held.", NOT_NEGATIVE),
@@ -133,6 +157,10 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "steps": ("How many model rounds were seen.", NOT_NEGATIVE),
         "detected_skills": "The skills whose use there is evidence of.",
         "skill_shown": "Whether the session shows the skill of its arm in any way, or null if its arm has none.",
+        "skill_loaded": (
+            "Whether the session loaded the skill of its arm; null if its arm has none, if the session cannot tell, "
+            "or if its case asks that the skill is not loaded."
+        ),
         "started_at": ("When the first attempt began: ISO 8601, in UTC.", MOMENT),
         "duration_s": ("Seconds of all attempts together.", NOT_NEGATIVE),
         "session_s": ("Seconds that the agent of the deciding attempt took, if it gave an answer.", NOT_NEGATIVE),
@@ -163,6 +191,8 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "usage": "What it took.",
         "unpaid_usage": "The part of it that no provider was asked for, because a cassette answered.",
         "user_usage": "What the model that played the user took.",
+        "judge_usage": "What the judge took; a verdict that was kept from an earlier question took nothing.",
+        "unpriced": "Who of them was paid what nobody knows; null if an older whet recorded it.",
         "value": ("How it counts in comparisons; null if it errored.", SHARE),
     },
     "failure": {

@@ -848,7 +848,8 @@ def test_whether_the_skill_was_triggered_counts_in_the_verdict_and_not_in_the_li
     assert [(case["case"], case["value"]) for case in lift["cases"]] == [("c1", 0.0)]
     assert lift["unpaired"] == ["c2", "c3"]
     assert (lift["triggered"], lift["asked"]) == (3, 3)
-    assert "triggered 3 of 3, not counted" in done.stdout
+    assert "trigger checks: 3 of 3 held, not counted" in done.stdout
+    assert "loaded in 3 of 3 sessions" in done.stdout
 
 
 def test_the_rate_without_the_skill_counts_what_really_passed(skilled: Project) -> None:

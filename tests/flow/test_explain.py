@@ -161,6 +161,29 @@ def test_an_answer_tells_which_expectation_it_is_about_and_what_it_took(asking: 
     assert found["session_id"] == "session-1"
 
 
+def test_what_answers_cost_is_told_and_counts_in_the_run_from_then_on(asking: Project) -> None:
+    program = asking.root / "bin" / "stand-in"
+    # A quarter of a dollar for each answer, as the program counts: also what came before in its session.
+    counted = "total_cost_usd=0.25 * (earlier.count(chr(10)) + 1), "
+    program.write_text(program.read_text().replace('type="result", ', f'type="result", {counted}'))
+    before = asking.run("--max-cost", "1")
+    first = explain(asking, "--max-cost", "0.5")
+    rest = explain(asking, "--max-cost", "9")
+    history = asking.whet("history", "suite.py")
+    verified = asking.whet("verify", "latest")
+    longer = asking.whet("run", "--resume", "latest", "--add-trials", "1", "--max-cost", "0.6")
+
+    assert before.results["spending"]["cost_usd"] is not None
+    assert "Asked 1 question in" in first.stdout
+    assert "$0.250." in first.stdout
+    assert "1 not asked: $0.5 of at most $0.5 is spent (agents $0.250, explain $0.250)." in first.stdout
+    assert (first.code, rest.code, verified.code) == (3, 0, 0)
+    assert "$0.750 (agents $0.250, explain $0.500)" in history.stdout
+    assert "$0.75 of at most $0.6 is spent (agents $0.250, explain $0.500): no more trials start" in longer.stdout
+    assert longer.results["spending"]["explain"]["cost_usd"] == 0.5
+    assert asking.whet("verify", "latest").code == 0
+
+
 def test_an_agent_that_fails_to_answer_is_told_with_its_code_and_the_next_question_is_asked(asking: Project) -> None:
     asking.run()
 

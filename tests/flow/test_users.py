@@ -90,16 +90,17 @@ def test_a_check_sees_how_the_user_ended(
 
 
 @pytest.mark.parametrize(
-    ("fault", "code"),
+    ("fault", "code", "read"),
     [
-        ({"fail": "overloaded", "always": True}, "user"),
-        ({"fail": "auth", "always": True}, "user-refused"),
-        ({"say": "I would rather talk.", "always": True}, "user"),
-        ({**reply("say", "  "), "always": True}, "user"),
+        ({"fail": "overloaded", "always": True}, "user", 100),
+        ({"fail": "auth", "always": True}, "user-refused", 100),
+        # What cannot be read is asked for once more, and both were paid for.
+        ({"say": "I would rather talk.", "always": True, "usage": {"input": 7, "output": 1}}, "user", 114),
+        ({**reply("say", "  "), "always": True}, "user", 300),
     ],
 )
 def test_a_user_model_that_fails_makes_the_trial_errored_and_never_failed(
-    project: Project, fault: dict[str, Any], code: str
+    project: Project, fault: dict[str, Any], code: str, read: int
 ) -> None:
     project.suite(SUITE)
 
@@ -111,7 +112,7 @@ def test_a_user_model_that_fails_makes_the_trial_errored_and_never_failed(
     assert (outcome.statuses["a"], failure["code"], failure["cause"]) == ("errored", code, "provider")
     assert failure["message"].startswith("after turn 2, ")
     assert "the model that plays the user" in failure["message"]
-    assert outcome.trial("a")["attempts"][0]["user_usage"]["input_tokens"] == 100
+    assert outcome.trial("a")["attempts"][0]["user_usage"]["input_tokens"] == read
     assert outcome.session("a")["complete"] is False
 
 
@@ -225,7 +226,9 @@ def test_a_conversation_with_a_user_is_regraded_without_asking_the_model(project
     outcome = project.whet("regrade", "latest", env={"EVAL_SKILLS_LLM_KEY": KEY})
 
     assert outcome.statuses == {"a": "failed"}, outcome.stdout + outcome.stderr
-    assert outcome.results["user_usage"]["input_tokens"] == 100
+    assert outcome.trial("a")["user"]["usage"]["input_tokens"] == 100
+    # The run that recorded it paid for it.
+    assert outcome.results["user_usage"]["input_tokens"] is None
 
 
 @pytest.mark.parametrize(("last", "status"), [("satisfied", "passed"), ("give_up", "failed")])

@@ -113,22 +113,68 @@ def test_a_resumed_run_gives_its_agents_the_word_it_began_with_and_the_next_run_
     assert fresh.asked["skill_digest"] == digest
 
 
-def test_a_skill_that_no_session_shows_is_told_in_the_run_and_in_the_comparison(skilled: Project) -> None:
-    arms = ("--arm", "without=skill:none", "--arm", "with=skill:v1/deploy", "--trials", "2")
-    told = 'the skill of the arm "with" may never have reached one: none of the 2 sessions shows it, not even in a list'
-    skilled.settings('[runners.one.agent]\ntype = "command"\ncommand = "true"\n')
-    silent = skilled.run(*arms)
-    seen = [trial["skill_shown"] for trial in silent.trials]
-    compared = skilled.whet("compare")
-    skilled.settings('[runners.one.agent]\ntype = "command"\ncommand = "sh"\nargs = ["-c", "ls $WHET_SKILL; true"]\n')
-    shown = skilled.run(*arms)
-    after = skilled.whet("compare")
+LISTS = '{"type":"session_started","skills":["deploy"]}'
+READS = '{"type":"file_read","path":"/skills/deploy/SKILL.md","ok":true}'
+ELSEWHERE = '{"type":"file_read","path":"/notes.md","ok":true}'
+ARMS = ("--arm", "without=skill:none", "--arm", "with=skill:v1/deploy", "--trials", "2")
 
-    assert told in silent.stdout + silent.stderr
-    assert f"note        {told}" in compared.stdout
-    assert seen == [None, None, False, False]
-    assert "may never have reached" not in shown.stdout + shown.stderr + after.stdout
+
+def _printing(skilled: Project, *events: str, then: str = "true") -> None:
+    lines = " ".join(f"'{event}'" for event in events)
+    # Without the skill, there is nothing to list or to read.
+    script = f'test -z "$WHET_SKILL" || printf "%s\\n" {lines}; {then}'
+    skilled.settings(
+        '[runners.one.agent]\ntype = "command"\ncommand = "sh"\noutput = "events"\n'
+        f"args = {json.dumps(['-c', script])}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("events", "loaded", "reached"),
+    [
+        ([LISTS, READS], 2, True),
+        ([LISTS, ELSEWHERE], 0, True),
+        ([ELSEWHERE], 0, False),
+    ],
+)
+def test_how_often_a_skill_was_loaded_is_told_and_warned_of_if_it_never_was(
+    skilled: Project, events: list[str], loaded: int, reached: bool
+) -> None:
+    _printing(skilled, *events)
+    done = skilled.run(*ARMS)
+    compared, gate = skilled.whet("compare"), skilled.whet("gate")
+
+    (loads,) = done.results["skill_loads"]
+    shown = 2 if reached else 0
+    assert loads == {"arm": "with", "runner": "one", "loaded": loaded, "told": 2, "sessions": 2, "shown": shown}
+    assert [trial["skill_loaded"] for trial in done.trials] == [None, None, loaded > 0, loaded > 0]
+    assert f"one  with  loaded in {loaded} of 2 sessions" in done.stdout
+    told = 'the skill of the arm "with" was never loaded by one, in none of the 2 sessions'
+    assert (done.stdout + done.stderr).count(told) == (0 if loaded else 1), done.stdout
+    for later in (compared, gate):
+        assert (told in later.stdout) == (not loaded)
+        assert ("nothing shows that it reached the agent" in later.stdout) == (not reached)
     assert skilled.whet("verify", "latest").code == 0
+
+
+@pytest.mark.parametrize("script", ["true", "cat $WHET_SKILL/SKILL.md; true", "exit 3"])
+def test_an_agent_that_prints_text_cannot_tell_and_nobody_is_warned(skilled: Project, script: str) -> None:
+    skilled.settings(f'[runners.one.agent]\ntype = "command"\ncommand = "sh"\nargs = {json.dumps(["-c", script])}\n')
+    done = skilled.run(*ARMS)
+    said = [done.stdout, done.stderr, skilled.whet("compare").stdout, skilled.whet("gate").stdout]
+
+    (loads,) = done.results["skill_loads"]
+    assert (loads["loaded"], loads["told"], loads["sessions"]) == (0, 0, 2)
+    assert "one  with  not known: no session tells what it reads" in done.stdout
+    assert not any("never loaded" in text or "may never have" in text for text in said)
+
+
+def test_sessions_that_did_not_end_cannot_tell(skilled: Project) -> None:
+    _printing(skilled, LISTS, ELSEWHERE, then="exit 3")
+    done = skilled.run(*ARMS)
+
+    assert [(each["told"], each["sessions"]) for each in done.results["skill_loads"]] == [(0, 2)]
+    assert "never loaded" not in done.stdout + done.stderr + skilled.whet("compare").stdout
 
 
 def test_a_contaminated_recording_stays_contaminated_when_it_is_regraded_and_replayed(skilled: Project) -> None:

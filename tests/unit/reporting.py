@@ -14,6 +14,8 @@ from whet.model.event import ExecutionSummary, RunEnded, RunStarted, TrialEnded,
 from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Location
 from whet.model.run import Attempt, Execution, Plan, RunInfo, Runner, Trial, TrialKey, TrialResult
 from whet.model.session import Usage
+from whet.model.skills import SkillLoads
+from whet.model.spending import Spending
 from whet.model.suite import Case, Check, Limits, Suite, WorkspaceSpec
 from whet.report.reporter import Reporter, ReporterContext
 
@@ -50,6 +52,7 @@ class MemoryResults:
     duration_s: float = 83.4
     looks: tuple[Look, ...] = ()
     stopped: Stop | None = None
+    skill_loads: tuple[SkillLoads, ...] = ()
     alive: int = 0
 
     @property
@@ -59,6 +62,11 @@ class MemoryResults:
             counts.update(result.status for result in self.trials(execution))
         ended = counts.total() - counts["total"]
         return {**counts, "not-run": self.plan.trial_count - ended}
+
+    @property
+    def spending(self) -> Spending:
+        found = (result.spending for execution in self.plan.executions for result in self.trials(execution))
+        return sum(found, Spending())
 
     @property
     def passed(self) -> bool:

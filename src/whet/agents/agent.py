@@ -171,6 +171,8 @@ class AgentCommand:
     model: str | None = None
     # Whether an event happens when it is printed; not in a recording, which is printed all at once.
     timed: bool = True
+    # Whether somebody is paid for its session; not for a recording.
+    paid: bool = True
     placed_skills: tuple[str, ...] = ()
     watermarks: Mapping[str, str] = field(default_factory=dict)
 

@@ -232,6 +232,15 @@ class Observer:
             guess = guessed(len(self._limits.prompt), len(self.final_output(transcript)))
         return replace(guess, cost_usd=reported.cost_usd, cost_source=reported.cost_source)
 
+    @property
+    def tells_loads(self) -> bool:
+        """Whether a skill that the agent loads would be seen.
+
+        An adapter reads all that its agent does. A program that prints our events tells what it likes, so it has to
+        have told of something that is read, run or offered; one that prints text tells nothing.
+        """
+        return self._output == "records" or (self._output == "events" and self._skills.informed)
+
     def detected_skills(self) -> tuple[SkillDetection, ...]:
         """The skills that were used, each with its best evidence."""
         return self._skills.found()

@@ -106,6 +106,7 @@ class ReplayAgent(AgentDefaults):
             trusted=found.session.agent not in ("command", "acp"),
             model=found.session.model,
             timed=False,
+            paid=False,
             placed_skills=found.session.placed_skills,
             watermarks=found.session.watermarks,
         )

@@ -151,6 +151,7 @@ def export_command(run: str, config_file: Path | None, wanted: str, **given: Any
 )
 @click.option("--rerun", is_flag=True, help="Ask again, even if there is an answer.")
 @setting("timeout_ms", help="Time limit of an answer.")
+@setting("max_cost_usd", help="Ask nothing more once the run and its questions cost this much.")
 @setting("sandbox", help="The sandbox that the agent runs in.")
 @CONFIG
 def explain_command(folder: Path, typed: tuple[str, ...], rerun: bool, config_file: Path | None, **given: Any) -> int:

@@ -242,7 +242,7 @@ def comparisons_of(
                     *_alike(samples, before, name),
                     *_apart(samples, before, name),
                     *samples.notes,
-                    *_unseen(samples, before, name, runner),
+                    *_never_loaded(samples, before, name, runner),
                 ),
             )
             for (before, name), each in compared.items()
@@ -277,11 +277,11 @@ def _apart(samples: RunSamples, *pair: str) -> Iterable[str]:
             yield f"only {name} ran on {', '.join(alone)}, so that is not compared"
 
 
-def _unseen(samples: RunSamples, baseline: str, candidate: str, runner: str) -> Iterable[str]:
-    """Yield which of two arms has a skill that never showed; the candidate may have a runner of its own."""
+def _never_loaded(samples: RunSamples, baseline: str, candidate: str, runner: str) -> Iterable[str]:
+    """Yield which of two arms has a skill that was never loaded; the candidate may have a runner of its own."""
     own = runner if runner in samples.of_arm(candidate) else next(iter(samples.of_arm(candidate)))
     compared = ((baseline, runner), (candidate, own))
-    return (each.unseen for each in samples.arms if (each.arm, each.runner) in compared and each.unseen)
+    return (said for each in samples.arms if (each.arm, each.runner) in compared and (said := each.never_loaded))
 
 
 def _on_runner(samples: RunSamples, pair: Pair, runner: str) -> tuple[tuple[Sampled, ...], tuple[Sampled, ...]] | None:
@@ -354,6 +354,7 @@ def sampled(result: TrialResult) -> Sampled:
         steps=_possible(result.steps),
         contaminated=result.failure is not None and result.failure.code == Contaminated.code,
         skill_shown=result.skill_shown,
+        skill_loaded=result.skill_loaded,
     )
 
 
@@ -476,4 +477,5 @@ def lift_line(lift: Lift) -> str:
     counts = f"{lift.better} better, {lift.worse} worse, {lift.same} the same"
     rest = f"; {len(lift.unpaired)} without a score in both" if lift.unpaired else ""
     line = f"{lift.value:+.2f}{interval}: {lift.skill:.2f} with the skill, {lift.no_skill:.2f} without; {counts}{rest}"
-    return f"{line}; triggered {lift.triggered} of {lift.asked}, not counted" if lift.asked else line
+    held = f"trigger checks: {lift.triggered} of {lift.asked} held, not counted"
+    return f"{line}; {held}" if lift.asked else line

@@ -139,15 +139,6 @@ def judgements(grades: Iterable[Grade]) -> Iterator[dict[str, Any]]:
         yield from (item for item in items if isinstance(item, dict) and "votes" in item)
 
 
-def judging_of(grades: Iterable[Grade]) -> Usage:
-    """Return what the judge used; a cached vote used nothing."""
-    total = Usage()
-    for judgement in judgements(grades):
-        for vote in wire.decode(json.dumps(judgement["votes"]), tuple[Vote, ...]):
-            total += Usage() if vote.cached else vote.usage
-    return total
-
-
 class VerdictCache:
     """A folder of small files, which processes can share; a file that cannot be read is ignored."""
 

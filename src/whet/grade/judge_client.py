@@ -12,6 +12,7 @@ from whet.agents.prices import priced
 from whet.dataclass import dataclass
 from whet.errors import JudgeFailed, JudgeRefused, NoVerdict, UsageError
 from whet.grade.judge_questions import VERDICT, Form, Prompt, T, Vote
+from whet.grade.paying import pay
 from whet.model.session import Usage, token_count
 
 if TYPE_CHECKING:
@@ -114,21 +115,24 @@ class ChatCompletions:
             **_temperature(settings),
         }
 
-    def read(self, answer: Mapping[str, Any], form: Form[T]) -> tuple[T, Usage]:
-        """Return what is in the call, or else in the text, and its usage; raises `JudgeFailed`."""
-        message = answer["choices"][0]["message"]
+    def usage(self, answer: Mapping[str, Any]) -> Usage:
+        """Return what an answer says that it took."""
         counts = answer.get("usage") or {}
-        usage = Usage(
+        return Usage(
             input_tokens=token_count(counts.get("prompt_tokens")),
             output_tokens=token_count(counts.get("completion_tokens")),
             cached_tokens=token_count((counts.get("prompt_tokens_details") or {}).get("cached_tokens")),
         )
+
+    def read(self, answer: Mapping[str, Any], form: Form[T]) -> T:
+        """Return what is in the call, or else in the text; raises `JudgeFailed`."""
+        message = answer["choices"][0]["message"]
         for call in message.get("tool_calls") or ():
             if call["function"]["name"] == form.tool:
-                return form.read_call(call["function"]["arguments"]), usage
+                return form.read_call(call["function"]["arguments"])
         if message.get("refusal"):
             raise JudgeFailed(f"the judge refused: {message['refusal']}")
-        return form.read_text(message.get("content") or ""), usage
+        return form.read_text(message.get("content") or "")
 
 
 class Messages:
@@ -155,21 +159,24 @@ class Messages:
             **_temperature(settings),
         }
 
-    def read(self, answer: Mapping[str, Any], form: Form[T]) -> tuple[T, Usage]:
+    def usage(self, answer: Mapping[str, Any]) -> Usage:
         """Return the same; `input_tokens` of a reply does not include the cached ones."""
         counts = answer.get("usage") or {}
         cached = token_count(counts.get("cache_read_input_tokens")) or 0
         given = token_count(counts.get("input_tokens"))
         written = token_count(counts.get("cache_creation_input_tokens")) or 0
-        usage = Usage(
+        return Usage(
             input_tokens=None if given is None else given + cached + written,
             output_tokens=token_count(counts.get("output_tokens")),
             cached_tokens=cached,
         )
+
+    def read(self, answer: Mapping[str, Any], form: Form[T]) -> T:
+        """Return the same of a list of blocks."""
         for block in answer["content"]:
             if block["type"] == "tool_use" and block["name"] == form.tool:
-                return form.read_call(block["input"]), usage
-        return form.read_text("".join(block.get("text", "") for block in answer["content"])), usage
+                return form.read_call(block["input"])
+        return form.read_text("".join(block.get("text", "") for block in answer["content"]))
 
 
 WIRES: Mapping[Provider, ChatCompletions | Messages] = {"openai": ChatCompletions(), "anthropic": Messages()}
@@ -185,6 +192,8 @@ _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _REFUSED = frozenset({400, 413, 422})
 # The key was refused; or only this request, if it was not the first of these.
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
+# What comes of reading an answer that is not as it should be.
+_OTHER_SHAPE = (KeyError, IndexError, TypeError, AttributeError)
 _LONGEST_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.5
 _SHOWN = 300
@@ -259,11 +268,19 @@ class JudgeClient:
         return said == "refused" or (said is None and not self._worked)
 
     def _filled(self, answer: Mapping[str, Any], form: Form[T]) -> tuple[T, Usage]:
+        usage = self._usage(answer)
+        # Before it is read: what cannot be read was paid for as well.
+        pay(usage)
         try:
-            filled, usage = self._wire.read(answer, form)
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            return self._wire.read(answer, form), usage
+        except _OTHER_SHAPE as error:
             raise NoVerdict(f"{self._who} answered in another shape: {str(dict(answer))[:_SHOWN]}") from error
-        return filled, priced(usage, self._settings.model_name)
+
+    def _usage(self, answer: Mapping[str, Any]) -> Usage:
+        try:
+            return priced(self._wire.usage(answer), self._settings.model_name)
+        except _OTHER_SHAPE:
+            return Usage()
 
     async def close(self) -> None:
         """Close the connections."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 from whet.dataclass import dataclass
 from whet.model.benchmark import Interval
+from whet.model.skills import SkillLoads, loads_in
 from whet.reading.text import count
 
 Decision = Literal["better", "not-worse", "worse", "inconclusive"]
@@ -28,7 +29,7 @@ class Sampled:
     """What one trial says: `value` is from 0 to 1, or None if the trial errored; amounts are None if unknown.
 
     A `contaminated` trial errored because it found a skill that its arm should not have. `skill_shown` says whether it
-    shows the skill of its arm in any way; None if its arm has none.
+    shows the skill of its arm in any way, and `skill_loaded` whether it loaded it; None if its arm has none.
     """
 
     case: str
@@ -39,6 +40,7 @@ class Sampled:
     steps: float | None = None
     contaminated: bool = False
     skill_shown: bool | None = None
+    skill_loaded: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +52,12 @@ class ArmSamples:
     trials: tuple[Sampled, ...]
 
     @property
-    def unseen(self) -> str | None:
-        """A sentence if the arm has a skill, and nothing shows that it ever reached this agent."""
-        seen = [trial.skill_shown for trial in self.trials if trial.skill_shown is not None]
-        if not seen or any(seen):
-            return None
-        shown = f"none of the {len(seen)} sessions shows it" if len(seen) > 1 else "the only session does not show it"
-        return f'the skill of the arm "{self.arm}" may never have reached {self.runner}: {shown}, not even in a list'
+    def never_loaded(self) -> str | None:
+        """A sentence if the arm has a skill, sessions can tell, and none of them loaded it."""
+        known = (
+            loads_in(self.arm, self.runner, shown=trial.skill_shown, loaded=trial.skill_loaded) for trial in self.trials
+        )
+        return sum(filter(None, known), SkillLoads(arm=self.arm, runner=self.runner)).warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,8 @@ from whet.model.comparison import Look, Stop, Until
 from whet.model.grade import Rate, Status
 from whet.model.run import Execution, Plan, RunInfo, SnapshotOutcome, Trial, TrialResult
 from whet.model.seen import Event
+from whet.model.skills import SkillLoads
+from whet.model.spending import Spending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,14 @@ class Results(Protocol):
     @property
     def duration_s(self) -> float:
         """Wall-clock time of the run so far."""
+
+    @property
+    def spending(self) -> Spending:
+        """What was paid for, by who asked for it."""
+
+    @property
+    def skill_loads(self) -> tuple[SkillLoads, ...]:
+        """How often the skill of each arm was loaded, on each runner; nothing for arms without one."""
 
     def summaries(self) -> Iterator[ExecutionSummary]:
         """Every execution, in declared order."""

@@ -15,6 +15,7 @@ from whet.model.comparison import Until
 from whet.model.grade import AS_EXPECTED, PASSED, Failure, FailureClass, Grade, Status
 from whet.model.session import Usage, UserSummary
 from whet.model.skills import SkillDetection
+from whet.model.spending import Bill, Spender, Spending
 from whet.model.suite import Case, Ceilings, Limits, Placed, SkillUnderTest, Suite, WorkspaceSpec
 
 # What is needed to resume the session of an attempt.
@@ -241,10 +242,30 @@ class Attempt:
     usage: Usage = field(default_factory=Usage)
     # The part of it that no provider was asked for, such as what a cassette answered.
     unpaid_usage: Usage = field(default_factory=Usage)
-    # What the model that played the user took.
+    # What the model that played the user took, and what the judge did; a cached verdict takes nothing.
     user_usage: Usage = field(default_factory=Usage)
+    judge_usage: Usage = field(default_factory=Usage)
+    # Who of them was paid what nobody knows; None if an older whet recorded it.
+    unpriced: tuple[Spender, ...] | None = None
     # How it counts in comparisons, from 0 to 1; None if it does not, and less than 0 if an older whet recorded it.
     value: float | None = -1.0
+
+    @property
+    def unknown_costs(self) -> tuple[Spender, ...]:
+        """Who of them was paid what nobody knows."""
+        if self.unpriced is not None:
+            return self.unpriced
+        return ("agents",) if self.usage.cost_usd is None else ()
+
+    @property
+    def spending(self) -> Spending:
+        """What was paid for it, by who asked for it."""
+        unknown = self.unknown_costs
+        return Spending(
+            agents=Bill(usage=self.usage - self.unpaid_usage, unknown=unknown.count("agents")),
+            judge=Bill(usage=self.judge_usage, unknown=unknown.count("judge")),
+            users=Bill(usage=self.user_usage, unknown=unknown.count("users")),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,6 +291,8 @@ class TrialResult:
     detected_skills: tuple[SkillDetection, ...] = ()
     # Whether its session shows the skill of its arm in any way; None if its arm has none.
     skill_shown: bool | None = None
+    # Whether it loaded that skill; None if its arm has none, if it cannot tell, or if its case asks not to load it.
+    skill_loaded: bool | None = None
     final_output: str = ""
     workspace_dir: str | None = None
     changed_files: int = 0
@@ -316,9 +339,19 @@ class TrialResult:
     @property
     def user_usage(self) -> Usage:
         """What the model that played the user took, in all attempts together."""
-        # Not from nothing on: most trials have one attempt, and there may be a hundred thousand.
-        first, *later = self.attempts or (None,)
-        return sum((attempt.user_usage for attempt in later), first.user_usage) if first else Usage()
+        return self.spending.users.usage
+
+    @property
+    def judge_usage(self) -> Usage:
+        """What the judge took, of all attempts together."""
+        return self.spending.judge.usage
+
+    @property
+    def spending(self) -> Spending:
+        """What was paid for all attempts together, by who asked for it."""
+        if not self.attempts:
+            return Spending(agents=Bill(usage=self.usage, unknown=self.usage.cost_usd is None))
+        return sum((attempt.spending for attempt in self.attempts), Spending())
 
     @property
     def first_status(self) -> Status:

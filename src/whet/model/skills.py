@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from whet.dataclass import dataclass
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
-from whet.reading.text import shorten
+from whet.reading.text import count, shorten
 
 _MANIFEST = "SKILL.md"
 # Where agents look for skills, also for those that come with a plug-in.
@@ -166,6 +166,61 @@ def proof_of(detection: SkillDetection) -> str:
     return f"{detection.evidence[0].why} ({detection.confidence})"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillLoads:
+    """How often the skill of an arm was loaded on one runner.
+
+    Of its `sessions`, `told` ones show whether they loaded it, because their agent says what it reads and runs;
+    `loaded` of these did, and `shown` ones show the skill in any way, such as in a list.
+    """
+
+    arm: str
+    runner: str
+    loaded: int = 0
+    told: int = 0
+    sessions: int = 0
+    shown: int = 0
+
+    @property
+    def text(self) -> str:
+        """Such as "loaded in 0 of 6 sessions"."""
+        if not self.told:
+            return "not known: no session tells what it reads"
+        silent = self.sessions - self.told
+        rest = f"; not known in {count(silent, 'session')}" if silent else ""
+        return f"loaded in {self.loaded:,} of {count(self.told, 'session')}{rest}"
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence if sessions can tell, and none of them loaded the skill."""
+        if not self.told or self.loaded:
+            return None
+        which = f"none of the {self.told:,} sessions" if self.told > 1 else "the only session"
+        never = f'the skill of the arm "{self.arm}" was never loaded by {self.runner}, in {which}'
+        # A skill that is listed did not seem to be what the prompt needs; one that is not may be in the wrong place.
+        return never if self.shown else f"{never}; nothing shows that it reached the agent, not even a list"
+
+    def __add__(self, other: SkillLoads) -> SkillLoads:
+        """Add sessions of the same arm and runner."""
+        return SkillLoads(
+            arm=self.arm,
+            runner=self.runner,
+            loaded=self.loaded + other.loaded,
+            told=self.told + other.told,
+            sessions=self.sessions + other.sessions,
+            shown=self.shown + other.shown,
+        )
+
+
+def loads_in(arm: str, runner: str, *, shown: bool | None, loaded: bool | None) -> SkillLoads | None:
+    """Return what one session says; None if it could not have a skill."""
+    if shown is None:
+        return None
+    return SkillLoads(
+        arm=arm, runner=runner, loaded=loaded is True, told=loaded is not None, sessions=1, shown=int(shown)
+    )
+
+
 def detect_skills(events: Iterable[Event], placed: Iterable[str] = ()) -> tuple[SkillDetection, ...]:
     """What speaks for each skill in a whole session; *placed* are the skills under test."""
     watch = SkillWatch(placed)
@@ -182,6 +237,8 @@ class SkillWatch:
         self._most = most
         self._seen: dict[str, dict[Confidence, list[SkillEvidence]]] = {}
         self._at = -1
+        # Whether anything tells what is read or run, so that a skill that is loaded would be seen.
+        self.informed = False
         # What the last command says about skills, until it is known that a read says it better.
         self._command: dict[str, SkillEvidence] = {}
 
@@ -201,6 +258,7 @@ class SkillWatch:
         return tuple(_detection(skill, kept) for skill, kept in self._seen.items())
 
     def _on_read(self, event: FileRead) -> None:
+        self.informed = True
         path = event.path
         if event.ok is not True:
             self._on_unsure_read(event)
@@ -222,6 +280,7 @@ class SkillWatch:
 
     def _on_command(self, event: CommandRun) -> None:
         """Note a command: one that reads or runs a file of the folder uses the skill; one that names it may not."""
+        self.informed = True
         if not self._places.concern(event.command) and not self._places.concern(event.cwd or ""):
             return
         # Only here and below: the reader of shell commands is large, and many sessions run none that matters.
@@ -266,6 +325,7 @@ class SkillWatch:
         self._places.wrote(event.path)
 
     def _on_signal(self, event: SkillSignal) -> None:
+        self.informed = True
         if event.loaded:
             self._add(skill_name(event.skill), "explicit", "loaded by", event.signal)
         else:
@@ -273,6 +333,7 @@ class SkillWatch:
 
     def _on_start(self, event: SessionStarted) -> None:
         self._places.know(event.skills)
+        self.informed = self.informed or bool(event.skills)
 
     # By type, which is quicker than a match: there may be a million of them.
     _LOOKS: ClassVar[dict[type[Event], Callable[[SkillWatch, Any], None]]] = {

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ from whet.model import wire
 from whet.model.comparison import Look
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
+from whet.model.spending import Bill, Spending
 from whet.record.chain import Line, Reading, read_line
 from whet.record.folder import PRIVATE
 from whet.record.trial_lines import TrialLines
@@ -131,31 +133,45 @@ class Journal(TrialLines):
         os.close(self._file)
 
 
-class CutShort(Struct, frozen=True, kw_only=True):
-    """An attempt that was interrupted, and its usage so far."""
+class SpentLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was paid for a trial and is not in its result: an attempt that was interrupted, or a question afterwards."""
 
     key: TrialKey
     usage: Usage
+    who: Literal["interrupted", "explain"] = "interrupted"
+    # Whether the cost is not known.
+    unknown: bool = False
 
 
 class Spent:
-    """spent.jsonl: a line for each attempt that was interrupted; the file exists only if there is one."""
+    """spent.jsonl: a line for all that was paid for outside of the journal; the file exists only if there is one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # The usage of all of them together.
-        self.usage = Usage()
+        # All of it together.
+        self.spending = Spending()
         for line in path.read_bytes().splitlines() if path.exists() else ():
             # Skip a line that a crash cut off.
             with suppress(wire.WireError):
-                self.usage += wire.decode(line, CutShort).usage
+                self._count(wire.decode(line, SpentLine))
+
+    def _count(self, line: SpentLine) -> None:
+        bill = Bill(usage=line.usage, unknown=int(line.unknown))
+        self.spending += Spending(explain=bill) if line.who == "explain" else Spending(interrupted=bill)
 
     def add(self, key: TrialKey, usage: Usage) -> None:
-        """Append the usage of an attempt, unless it is unknown."""
-        if usage == Usage():
-            return
-        self.usage += usage
-        line = wire.encode(CutShort(key=key, usage=usage)) + b"\n"
+        """Append the usage of an attempt that was interrupted, unless it is unknown."""
+        if usage != Usage():
+            self._append(SpentLine(key=key, usage=usage))
+
+    def explain(self, key: TrialKey, usage: Usage, *, unknown: bool) -> None:
+        """Append the usage of a question that the agent of a trial was asked after the run."""
+        if unknown or usage != Usage():
+            self._append(SpentLine(key=key, usage=usage, who="explain", unknown=unknown))
+
+    def _append(self, found: SpentLine) -> None:
+        self._count(found)
+        line = wire.encode(found) + b"\n"
         # We are about to end: if it cannot be written, it is still in the results of this run.
         with suppress(OSError):
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)

@@ -276,7 +276,7 @@ def _with_results(
             # They may have run side by side.
             max(heads.duration_s for heads in found),
             snapshots,
-            cut_short=Spent(run_dir / SPENT_FILE).usage,
+            beside=Spent(run_dir / SPENT_FILE).spending,
             workspaces=kept,
         )
         write_results(info, results, interrupted=False, ended_at=max(heads.ended_at for heads in found))

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from msgspec import field
+from msgspec import Struct, field
 
 from whet.model import wire
 from whet.model.arm import Arm
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, Runner, SnapshotOutcome
 from whet.model.session import Usage
+from whet.model.spending import Bill, Spending
 from whet.model.suite import TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
 from whet.reading.text import shown
 from whet.record.folder import SPENT_FILE
@@ -32,12 +33,20 @@ class HeadOfCase(CaseHead):
     executions: tuple[ExecutionHead, ...]
 
 
+class SpentBeside(Struct):
+    """What was paid for and is in no line of the journal."""
+
+    interrupted: Bill = field(default_factory=Bill)
+    explain: Bill = field(default_factory=Bill)
+
+
 class Heads(RunHead):
     """What results.json says and the journal does not."""
 
     cases: tuple[HeadOfCase, ...]
     record: RecordFacts
     interrupted_usage: Usage = field(default_factory=Usage)
+    spending: SpentBeside | None = None
 
 
 def unlike_journal(path: Path, results: Heads, journal: TrialLines) -> Iterator[str]:
@@ -89,8 +98,8 @@ def _write_again(file: Writable, run_dir: Path, results: Heads, journal: TrialLi
         journal,
         results.duration_s,
         snapshots,
-        # Attempts that were interrupted have no line.
-        cut_short=results.interrupted_usage if (run_dir / SPENT_FILE).exists() else Usage(),
+        # Attempts that were interrupted have no line, nor have questions that were asked afterwards.
+        beside=_beside(results) if (run_dir / SPENT_FILE).exists() else Spending(),
         # These are not in the journal either; they are compared with the disk.
         workspaces=results.record.workspaces,
         # Nor is this: only the settings say what money there was.
@@ -108,6 +117,13 @@ def _write_again(file: Writable, run_dir: Path, results: Heads, journal: TrialLi
     write_document(file, info, held, interrupted=results.interrupted, ended_at=results.ended_at)
 
 
+def _beside(results: Heads) -> Spending:
+    if results.spending is None:
+        # As an older whet wrote it.
+        return Spending(interrupted=Bill(usage=results.interrupted_usage))
+    return Spending(interrupted=results.spending.interrupted, explain=results.spending.explain)
+
+
 def _recomputed(run_dir: Path, results: Heads, journal: TrialLines) -> dict[str, Any]:
     """Return the document that *journal* makes, without what it cannot know."""
     file = io.BytesIO()
@@ -119,6 +135,8 @@ def _recomputed(run_dir: Path, results: Heads, journal: TrialLines) -> dict[str,
     if (run_dir / SPENT_FILE).exists():
         # The usage of interrupted attempts is not in the journal.
         del document["total_usage"], document["interrupted_usage"]
+        for name in ("cost_usd", "unknown", "interrupted", "explain"):
+            del document["spending"][name]
     return document
 
 

@@ -17,6 +17,8 @@ from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, SnapshotOutcome, TrialResult
 from whet.model.session import Usage
+from whet.model.skills import SkillLoads
+from whet.model.spending import Spending
 from whet.record.folder import RESULTS_FILE, open_new
 from whet.record.journal import FREE_SPACE
 from whet.record.results_document import (
@@ -27,6 +29,7 @@ from whet.record.results_document import (
     WrittenCounts,
     WrittenExecution,
     WrittenLift,
+    WrittenSpending,
     WrittenTrial,
     WrittenUsage,
     seconds,
@@ -48,7 +51,7 @@ class JournalResults:
         duration_s: float,
         snapshots: Mapping[ExecutionKey, SnapshotOutcome] | None = None,
         *,
-        cut_short: Usage | None = None,
+        beside: Spending | None = None,
         workspaces: Mapping[str, str] | None = None,
         money_over: bool = False,
     ) -> None:
@@ -56,7 +59,8 @@ class JournalResults:
         self.duration_s = duration_s
         self._journal = journal
         self._snapshots = snapshots or {}
-        self.cut_short = cut_short or Usage()
+        # What was paid for and is in no line of the journal.
+        self._beside = beside or Spending()
         self._workspaces = dict(workspaces or {})
         self._money_over = money_over
 
@@ -80,6 +84,22 @@ class JournalResults:
     def total_usage(self) -> Usage:
         """The known usage of every attempt at every trial together, also of those that were interrupted."""
         return self._journal.usage + self.cut_short
+
+    @property
+    def cut_short(self) -> Usage:
+        """The part of it of attempts that were interrupted."""
+        return self._beside.interrupted.usage
+
+    @property
+    def spending(self) -> Spending:
+        """What was paid for, by who asked for it."""
+        return self._journal.spending + self._beside
+
+    @property
+    def skill_loads(self) -> tuple[SkillLoads, ...]:
+        """How often skills were loaded, in the order of arms and runners."""
+        planned = dict.fromkeys((each.arm, each.runner.id) for each in self.plan.executions)
+        return tuple(self._journal.loads[pair] for pair in planned if pair in self._journal.loads)
 
     @property
     def unpaid_usage(self) -> Usage:
@@ -287,6 +307,8 @@ def _figures(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_a
         interrupted_usage=written(results.cut_short, WrittenUsage),
         unpaid_usage=written(results.unpaid_usage, WrittenUsage),
         user_usage=written(results.user_usage, WrittenUsage),
+        spending=written(results.spending, WrittenSpending),
+        skill_loads=results.skill_loads,
         scores=arm_scores(results),
         lift=lift,
         comparisons=comparisons,

@@ -15,7 +15,8 @@ from whet.model.comparison import Comparison, Look, Stop, Until
 from whet.model.grade import Failure, FailureClass, Grade, Rate, Status
 from whet.model.run import ScheduleName, SnapshotOutcome
 from whet.model.session import TokenSource, Usage, UserOutcome
-from whet.model.skills import SkillDetection
+from whet.model.skills import SkillDetection, SkillLoads
+from whet.model.spending import Spender
 
 T = TypeVar("T")
 
@@ -49,6 +50,26 @@ def _nothing() -> WrittenUsage:
     return written(Usage(), WrittenUsage)
 
 
+class WrittenBill(Struct, kw_only=True):
+    """What one of those who ask models was paid for."""
+
+    cost_usd: float | None = None
+    unknown: int = 0
+    usage: WrittenUsage = field(default_factory=_nothing)
+
+
+class WrittenSpending(Struct, kw_only=True):
+    """What was paid for, by who asked for it; an older whet did not write it."""
+
+    cost_usd: float | None = None
+    unknown: int = 0
+    agents: WrittenBill = field(default_factory=WrittenBill)
+    judge: WrittenBill = field(default_factory=WrittenBill)
+    users: WrittenBill = field(default_factory=WrittenBill)
+    interrupted: WrittenBill = field(default_factory=WrittenBill)
+    explain: WrittenBill = field(default_factory=WrittenBill)
+
+
 class WrittenAttempt(Struct, kw_only=True):
     """One try at a trial."""
 
@@ -61,6 +82,8 @@ class WrittenAttempt(Struct, kw_only=True):
     usage: WrittenUsage
     unpaid_usage: WrittenUsage = field(default_factory=_nothing)
     user_usage: WrittenUsage
+    judge_usage: WrittenUsage = field(default_factory=_nothing)
+    unpriced: tuple[Spender, ...] | None = None
     value: float | None
 
     def __post_init__(self) -> None:
@@ -94,6 +117,7 @@ class WrittenTrial(Struct, kw_only=True):
     steps: int
     detected_skills: tuple[SkillDetection, ...]
     skill_shown: bool | None
+    skill_loaded: bool | None = None
     started_at: str
     duration_s: float
     session_s: float | None
@@ -249,6 +273,8 @@ class RunFigures(RunHead, kw_only=True):
     interrupted_usage: WrittenUsage
     unpaid_usage: WrittenUsage = field(default_factory=_nothing)
     user_usage: WrittenUsage
+    spending: WrittenSpending | None = None
+    skill_loads: tuple[SkillLoads, ...] = ()
     scores: tuple[ArmScore, ...]
     lift: tuple[WrittenLift, ...]
     comparisons: tuple[Comparison, ...]

@@ -13,6 +13,8 @@ from whet.errors import StoreError
 from whet.model import wire
 from whet.model.comparison import Look
 from whet.model.grade import Status
+from whet.model.session import Usage
+from whet.model.spending import Bill, Spending
 from whet.record.chain import is_tried_again, link_of, read_as
 from whet.record.folder import JOURNAL_FILE
 from whet.record.recorded_run import journal_lines
@@ -70,6 +72,21 @@ class RowGrade(Struct):
 class _Attempt(Struct):
     status: Status
     usage: RowUsage = RowUsage()
+    unpaid_usage: RowUsage = RowUsage()
+    judge_usage: RowUsage = RowUsage()
+    user_usage: RowUsage = RowUsage()
+    unpriced: tuple[str, ...] | None = None
+
+    @property
+    def spending(self) -> Spending:
+        """What was paid for it, by who asked for it."""
+        paid = {"agents": self.usage.cost_usd, "judge": self.judge_usage.cost_usd, "users": self.user_usage.cost_usd}
+        if paid["agents"] is not None:
+            paid["agents"] -= self.unpaid_usage.cost_usd or 0.0
+        unpriced = (() if paid["agents"] is not None else ("agents",)) if self.unpriced is None else self.unpriced
+        return Spending(
+            **{who: Bill(usage=Usage(cost_usd=cost), unknown=unpriced.count(who)) for who, cost in paid.items()}
+        )
 
 
 class TrialRow(Struct, kw_only=True):
@@ -107,11 +124,9 @@ class TrialRow(Struct, kw_only=True):
         return self.attempts[0].status if len(self.attempts) > 1 else self.status
 
     @property
-    def cost_usd(self) -> float | None:
-        """What all attempts cost, as far as it is known."""
-        costs = [each.usage.cost_usd for each in self.attempts[:-1]] + [self.usage.cost_usd]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if known else None
+    def spending(self) -> Spending:
+        """What was paid for all attempts, by who asked for it."""
+        return sum((each.spending for each in self.attempts), Spending())
 
 
 class Rows(Struct):

@@ -9,6 +9,7 @@ import hashlib
 import math
 import os
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ from whet.model import wire
 from whet.model.grade import STATUSES, Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
+from whet.model.skills import SkillLoads, loads_in
+from whet.model.spending import Bill, Spender, Spending
 from whet.record.chain import Chain, Line, Reading, Rounds, is_done, read_line, read_result
 from whet.record.folder import RUN_FILE, file_hash
 from whet.record.run_file import is_chained
@@ -134,14 +137,27 @@ class TrialLines:
         self._last = b""
         # The usage of all attempts at all trials together, and what of that was paid for.
         self.usage = self.paid_usage = Usage()
-        # And that of the models that played users.
-        self.user_usage = Usage()
+        # And that of the models that played users, and of the judge.
+        self.user_usage = self.judge_usage = Usage()
+        # How many attempts have a cost that nobody knows, by who it is of.
+        self._unknown: Counter[Spender] = Counter()
+        # How often skills were loaded, by arm and runner.
+        self.loads: dict[tuple[str, str], SkillLoads] = {}
         self.rounds = Rounds()
         # How many trials have ended and are not tried again.
         self.done = 0
         # How many lines have no hash, because an older whet wrote them.
         self.bare = 0
         self._entries = _Entries()
+
+    @property
+    def spending(self) -> Spending:
+        """What was paid for all trials, by who asked for it."""
+        return Spending(
+            agents=Bill(usage=self.paid_usage, unknown=self._unknown["agents"]),
+            judge=Bill(usage=self.judge_usage, unknown=self._unknown["judge"]),
+            users=Bill(usage=self.user_usage, unknown=self._unknown["users"]),
+        )
 
     @property
     def lines(self) -> int:
@@ -201,7 +217,11 @@ class TrialLines:
         self.usage += total
         # Most often all of it was paid for, and adding takes longer than all else here.
         self.paid_usage = self.usage if all_paid and paid is total else self.paid_usage + paid
-        self.user_usage += result.user_usage
+        for attempt in result.attempts:
+            self.user_usage += attempt.user_usage
+            self.judge_usage += attempt.judge_usage
+            self._unknown.update(attempt.unknown_costs)
+        self._note_loads(result)
         entry = Entry(
             offset=line.offset,
             size=len(line.raw),
@@ -215,6 +235,13 @@ class TrialLines:
         )
         self.done += entry.done
         self._entries.put(result.key, entry, new=before is None)
+
+    def _note_loads(self, result: TrialResult) -> None:
+        key = result.key
+        found = loads_in(key.arm, key.runner, shown=result.skill_shown, loaded=result.skill_loaded)
+        if found is not None:
+            known = self.loads.get((key.arm, key.runner))
+            self.loads[key.arm, key.runner] = found if known is None else known + found
 
     def is_beginning_of(self, file: int) -> bool:
         """Return whether the open *file* begins with exactly these lines."""

@@ -9,13 +9,17 @@ from pathlib import Path
 
 from whet.dataclass import dataclass
 from whet.errors import JudgeRefused, KeyRefused, ProviderUnreachable, UserRefused
+from whet.model.arm import DEFAULT
 from whet.model.benchmark import CompletionReport
 from whet.model.comparison import Comparison
 from whet.model.event import ExecutionSummary, Results
 from whet.model.grade import AS_EXPECTED, Lift
 from whet.model.run import RunInfo, TrialResult
-from whet.reading.text import count, one_line, path_for_people
+from whet.model.skills import SkillLoads
+from whet.model.spending import Spending
+from whet.reading.text import aligned, count, one_line, path_for_people
 from whet.report.finding import Finding, class_of, execution_name, finding_of, likeness, snapshot_finding, trial_name
+from whet.report.spent import spending_text
 from whet.report.table import Figures, Row, RunnerTable
 
 FAILURES_SHOWN = 50
@@ -25,6 +29,7 @@ CLASSES_APART = 100
 # The headings of what a digest holds.
 FAILURES = "Failures"
 ERRORED = "Errored, and not counted as failed"
+LOADS = "Skill loads"
 FLAKY = "Flaky: went as expected only on a later attempt"
 VACUOUS = "Vacuous: every expectation held before the agent started"
 VOID = "Void: counts nowhere, because an agent that solves nothing passes it"
@@ -108,6 +113,8 @@ class Digest:
 
     counts: dict[str, int]
     duration_s: float
+    # What was paid for, also for attempts that were interrupted, which are in no table.
+    spending: Spending = field(default_factory=Spending)
     tables: list[RunnerTable] = field(default_factory=list)
     failed: list[Group] = field(default_factory=list)
     errored: list[Group] = field(default_factory=list)
@@ -117,6 +124,8 @@ class Digest:
     snapshots: int = 0
     # How many trials failed by a mistake in a check.
     mistakes: int = 0
+    # How often the skill of each arm was loaded.
+    loads: tuple[SkillLoads, ...] = ()
     lifts: tuple[Lift, ...] = ()
     # What was decided about arms.
     comparisons: tuple[Comparison, ...] = ()
@@ -129,6 +138,13 @@ class Digest:
     def total(self) -> int:
         """How many trials were planned."""
         return self.counts.get("total", 0)
+
+    @property
+    def spent(self) -> str:
+        """What was spent in all, if the only table does not say so already."""
+        said = [spending_text(table.figures.spending) for table in self.tables]
+        spent = spending_text(self.spending)
+        return "" if said == [spent] else spent
 
     @property
     def counting(self) -> int:
@@ -162,7 +178,7 @@ class _Reader:
         self._tables: dict[str, RunnerTable] = {}
         self._groups: dict[tuple[bool, str], Group] = {}
         self._shown = 0
-        self._digest = Digest(counts=dict(results.counts), duration_s=results.duration_s)
+        self._digest = Digest(counts=dict(results.counts), duration_s=results.duration_s, spending=results.spending)
 
     def read(self) -> Digest:
         for summary in self._results.summaries():
@@ -171,6 +187,7 @@ class _Reader:
         for name, controls in self._results.plan.voided.items():
             digest.void.add(f"{one_line(name)}: passes with {', '.join(controls)}")
         digest.tables = list(self._tables.values())
+        digest.loads = self._results.skill_loads
         if self._results.plan.baseline is not None:
             from whet.grade.comparison import comparisons_in, lifts_of  # noqa: PLC0415 - most runs compare nothing
             from whet.report.comparison import why_stopped  # noqa: PLC0415
@@ -268,6 +285,13 @@ _EVAL = Words(suite="benchmark", case="task", runner="skill", trial="call", samp
 def words_of(command: str) -> Words:
     """Return the words of `whet COMMAND`."""
     return _EVAL if command == "eval" else _RUN
+
+
+def load_lines(loads: Sequence[SkillLoads]) -> list[str]:
+    """Return a line for each runner and arm with a skill, such as "codex  skill  loaded in 4 of 6 sessions"."""
+    alone = {each.arm for each in loads} == {DEFAULT}
+    arms = ["" if alone else one_line(each.arm, 80) for each in loads]
+    return aligned([(one_line(each.runner, 80), arm, each.text) for each, arm in zip(loads, arms, strict=True)])
 
 
 def outcome(digest: Digest, words: Words = _RUN) -> str:

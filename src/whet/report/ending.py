@@ -16,10 +16,12 @@ from whet.reading.text import count, duration, left, middle, money, number, one_
 from whet.report.digest import (
     ERRORED,
     FAILURES,
+    LOADS,
     Digest,
     Group,
     Names,
     last_failed_command,
+    load_lines,
     outcome,
     ranked,
     resume_command,
@@ -28,6 +30,7 @@ from whet.report.digest import (
 from whet.report.finding import Finding
 from whet.report.plain import STATUS_STYLES, symbol
 from whet.report.screen import Screen, Style
+from whet.report.spent import spending_text
 from whet.report.table import DETAILS, RunnerTable, columns_of, totals_of
 
 _WIDEST_CASE = 48
@@ -49,6 +52,8 @@ def ending_lines(
         yield from _run_lines(digest, info, screen, cwd)
     else:
         yield from _evaluation_lines(evaluated, screen, cwd)
+        if spent := spending_text(digest.spending, agents="skills"):
+            yield f"Spent {spent}"
         yield from _decisions(digest, info, screen, cwd)
     yield from _closing(digest, info, screen, cwd)
 
@@ -77,8 +82,12 @@ def _run_lines(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iter
     for table in digest.tables:
         yield ""
         yield from _table(table, screen)
+    if digest.spent:
+        yield ""
+        yield f"Spent {digest.spent}"
     yield from _groups(FAILURES, "bad", digest.failed, screen)
     yield from _groups(ERRORED, "warn", digest.errored, screen)
+    yield from _loads(digest, screen)
     yield from _lifts(digest, screen)
     yield from _decisions(digest, info, screen, cwd)
     yield from _names(digest.flaky, screen)
@@ -173,6 +182,15 @@ def _opening(finding: Finding, style: Style, screen: Screen) -> str:
 
 def _fact(label: str, fact: str, screen: Screen) -> str:
     return f"      {screen.paint(left(label, 9), 'dim')} {fact}"
+
+
+def _loads(digest: Digest, screen: Screen) -> Iterator[str]:
+    if not digest.loads:
+        return
+    yield ""
+    yield screen.paint(LOADS, "bold")
+    for line in load_lines(digest.loads):
+        yield f"  {screen.fit(line)}"
 
 
 def _lifts(digest: Digest, screen: Screen) -> Iterator[str]:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 from whet.errors import UsageError
 from whet.model.comparison import Decision
+from whet.model.session import Usage
+from whet.model.spending import Bill, Spending
 from whet.reading.text import aligned, count, money, one_line, percent
 from whet.report.comparison import points
+from whet.report.spent import spending_text
 from whet.report.view_documents import DecidedChange, HistoryDocument, HistoryPoint
 from whet.report.view_source import Missing, Runs
 
@@ -58,10 +61,20 @@ def _row(point: HistoryPoint) -> tuple[str, ...]:
         f"{point.cases} of {point.cases_of_suite}" if point.cases < point.cases_of_suite else str(point.cases),
         percent(rate.value) if rate else "-",
         f"{percent(rate.low)} to {percent(rate.high)}" if rate else "-",
-        "-" if point.cost_usd is None else money(point.cost_usd),
+        _cost(point),
         point.commit[:_DIGITS] if point.commit else point.content[:_DIGITS],
         _change(point.changed),
     )
+
+
+def _cost(point: HistoryPoint) -> str:
+    """Such as "$0.264 (agents $0.165, judge $0.099)"; "-" if no cost is known."""
+    if point.cost_usd is None:
+        return "-"
+    text = spending_text(
+        Spending(**{each.who: Bill(usage=Usage(cost_usd=each.cost_usd), unknown=each.unknown) for each in point.spent})
+    )
+    return f"{money(point.cost_usd)} ({text})" if len(point.spent) > 1 else text or money(point.cost_usd)
 
 
 def _change(changed: DecidedChange | None) -> str:

@@ -12,7 +12,18 @@ from whet.model.grade import Lift
 from whet.model.run import RunInfo
 from whet.reading.text import count, duration, one_line, path_for_people
 from whet.report.comparison import comparison_lines, sentence
-from whet.report.digest import ERRORED, FAILURES, Block, Group, Names, outcome, read_digest, resume_command
+from whet.report.digest import (
+    ERRORED,
+    FAILURES,
+    LOADS,
+    Block,
+    Group,
+    Names,
+    load_lines,
+    outcome,
+    read_digest,
+    resume_command,
+)
 from whet.report.finding import Finding
 from whet.report.json import DocumentReporter
 from whet.report.markup import Kind, Table, cell, code, fence, markdown_table
@@ -46,11 +57,15 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
     if digest.stopped:
         yield f"{digest.stopped.capitalize()}.\n\n"
     yield f"{outcome(digest)}, in {duration(digest.duration_s)}.\n\n"
+    if digest.spent:
+        yield f"Spent {digest.spent}.\n\n"
     yield f"Results in {code(path_for_people(info.run_dir, cwd))}.\n\n"
     if digest.missing:
         yield f"To resume: {code(resume_command(info, one_line(info.run_id)))}\n\n"
     for table in digest.tables:
         yield _table(table)
+    if digest.loads:
+        yield f"## {LOADS}\n\n```text\n" + "".join(f"{line}\n" for line in load_lines(digest.loads)) + "```\n\n"
     for lift in digest.lifts:
         yield _lift(lift)
     for found in digest.comparisons:

@@ -10,8 +10,10 @@ from typing import Literal
 from whet.dataclass import dataclass
 from whet.model.grade import AS_EXPECTED, Rate
 from whet.model.run import Runner, TrialResult
+from whet.model.spending import Spending
 from whet.reading.text import count, duration, money, number, one_line, percent
 from whet.report.finding import ShownStatus
+from whet.report.spent import spending_text
 
 # From the widest to the narrowest: "brief" has no intervals and deviations, "least" no tokens either.
 Detail = Literal["full", "brief", "least"]
@@ -55,6 +57,8 @@ class Figures:
     input_tokens: Spread = field(default_factory=Spread)
     output_tokens: Spread = field(default_factory=Spread)
     cost_usd: Spread = field(default_factory=Spread)
+    # What was paid for, also for the judge and for users.
+    spending: Spending = field(default_factory=Spending)
 
     def add(self, result: TrialResult) -> None:
         """Add one trial."""
@@ -64,6 +68,7 @@ class Figures:
         self.input_tokens.add(usage.reported("input_tokens"))
         self.output_tokens.add(usage.reported("output_tokens"))
         self.cost_usd.add(usage.cost_usd)
+        self.spending += result.spending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +213,6 @@ def totals_of(table: RunnerTable) -> list[str]:
         parts.append(f"{number(figures.input_tokens.sum)} tokens in")
     if figures.output_tokens.count:
         parts.append(f"{number(figures.output_tokens.sum)} tokens out")
-    if figures.cost_usd.count:
-        unknown = figures.seconds.count - figures.cost_usd.count
-        more = f" and {count(unknown, 'unknown cost')}" if unknown else ""
-        parts.append(money(figures.cost_usd.sum) + more)
+    if spent := spending_text(figures.spending):
+        parts.append(spent)
     return parts

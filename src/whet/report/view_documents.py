@@ -17,6 +17,7 @@ from whet.model.comparison import Comparison, Decision, Look, Stop, Until
 from whet.model.grade import Rate, Status
 from whet.model.run import SnapshotOutcome
 from whet.model.session import SessionSummary
+from whet.model.spending import Spender, Spending
 from whet.record.notes import Note
 from whet.record.results_document import WrittenLift, WrittenTrial
 from whet.record.rows import RowKey
@@ -76,6 +77,23 @@ class ShownDecision(Struct, kw_only=True):
     high: float
 
 
+class ShownBill(Struct, kw_only=True):
+    """What one of those who ask models was paid for, and how many of its costs are not known."""
+
+    who: Spender
+    cost_usd: float | None
+    unknown: int
+
+
+def shown_bills(spending: Spending) -> tuple[ShownBill, ...]:
+    """Return the bills of those who spent something, or may have."""
+    return tuple(
+        ShownBill(who=who, cost_usd=bill.cost_usd, unknown=bill.unknown)
+        for who, bill in spending.bills()
+        if bill.cost_usd or bill.unknown
+    )
+
+
 class RunHead(Struct, kw_only=True):
     """A run in a list."""
 
@@ -91,6 +109,7 @@ class RunHead(Struct, kw_only=True):
     counts: dict[str, int] = field(default_factory=dict)
     rate: ShownRate | None = None
     cost_usd: float | None = None
+    spent: tuple[ShownBill, ...] = ()
     arms: tuple[str, ...] = ()
     decision: ShownDecision | None = None
     label: str | None = None
@@ -326,6 +345,7 @@ class HistoryPoint(Struct, kw_only=True):
     cases_of_suite: int
     counts: dict[str, int]
     cost_usd: float | None
+    spent: tuple[ShownBill, ...] = ()
     changed: DecidedChange | None
     content: str
     problem: str | None = None

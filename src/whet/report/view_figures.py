@@ -6,11 +6,20 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from whet.model import wire
 from whet.model.run import ExecutionKey, SnapshotOutcome
-from whet.record.results_document import CaseHead, ExecutionHead, RecordFacts, RunFigures
+from whet.model.session import Usage
+from whet.model.spending import Bill, Spending
+from whet.record.results_document import (
+    CaseHead,
+    ExecutionHead,
+    RecordFacts,
+    RunFigures,
+    WrittenBill,
+    WrittenUsage,
+)
 from whet.record.run_file import RunFile
 
 _LARGEST_HEAD = 64 * 1024 * 1024
@@ -37,6 +46,23 @@ class PlannedExecution(Struct):
     agent: str | None = None
     model: str | None = None
     snapshot: SnapshotOutcome | None = None
+
+
+def spending_in(figures: RunFigures) -> Spending:
+    """Return what trials that ended were paid for; an older whet knew only of agents and users."""
+    spending = figures.spending
+    if spending is not None:
+        return Spending(agents=_bill(spending.agents), judge=_bill(spending.judge), users=_bill(spending.users))
+    agents = _usage(figures.total_usage) - _usage(figures.interrupted_usage) - _usage(figures.unpaid_usage)
+    return Spending(agents=Bill(usage=agents), users=Bill(usage=_usage(figures.user_usage)))
+
+
+def _bill(bill: WrittenBill) -> Bill:
+    return Bill(usage=_usage(bill.usage), unknown=bill.unknown)
+
+
+def _usage(usage: WrittenUsage) -> Usage:
+    return convert(usage, Usage, from_attributes=True)
 
 
 def begin_of(name: str) -> str | None:

@@ -96,6 +96,7 @@ def _point(view: RunView, content: str, changed: DecidedChange | None) -> Histor
         cases_of_suite=len(view.asked.weights),
         counts=head.counts,
         cost_usd=head.cost_usd,
+        spent=head.spent,
         changed=changed,
         content=content,
         problem=head.problem,

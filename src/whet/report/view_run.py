@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from whet.model import wire
 from whet.model.arm import baseline_of
 from whet.model.grade import AS_EXPECTED, PASSED
 from whet.model.run import ExecutionKey
+from whet.model.spending import Spending
 from whet.reading.text import one_line
-from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, is_locked
+from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SPENT_FILE, is_locked
+from whet.record.journal import Spent
 from whet.record.notes import read_notes
 from whet.record.results_document import WrittenCounts
 from whet.record.rows import Rows, TrialRow, file_problem, more_rows, read_rows
@@ -31,10 +34,18 @@ from whet.report.view_documents import (
     ShownExecution,
     ShownRate,
     ShownRunner,
+    shown_bills,
     shown_rate,
     trial_key,
 )
-from whet.report.view_figures import PlannedExecution, ResultsShown, begin_of, planned_executions, read_head
+from whet.report.view_figures import (
+    PlannedExecution,
+    ResultsShown,
+    begin_of,
+    planned_executions,
+    read_head,
+    spending_in,
+)
 from whet.report.view_rows import cells_of, errored_groups, shown_row
 
 _LARGEST_RUN_FILE = 64 * 1024 * 1024
@@ -173,7 +184,8 @@ class RunView:
             passed=figures.passed if figures and status in ("completed", "interrupted") else None,
             counts=counts,
             rate=self._rate(counts),
-            cost_usd=self._cost(),
+            cost_usd=self.spending.cost_usd,
+            spent=shown_bills(self.spending),
             arms=self.arms,
             decision=_decision(figures),
             problem=self.problem,
@@ -210,11 +222,24 @@ class RunView:
         ]
         return shown_rate(rate_of(own) if own else None)
 
-    def _cost(self) -> float | None:
-        if self.figures is not None:
-            return self.figures.total_usage.cost_usd
-        known = [cost for row in self.rows.rows.values() if (cost := row.cost_usd) is not None]
-        return round(sum(known), 9) if known else None
+    @cached_property
+    def spending(self) -> Spending:
+        """What was paid for, by who asked for it, also since the run has ended."""
+        beside = self._spent_beside()
+        if self.figures is None or self.status == "running":
+            return sum((row.spending for row in self.rows.rows.values()), beside)
+        return replace(spending_in(self.figures), interrupted=beside.interrupted, explain=beside.explain)
+
+    def _spent_beside(self) -> Spending:
+        path = self.run_dir / SPENT_FILE
+        problem = file_problem(path, _LARGEST_RUN_FILE)
+        try:
+            if problem is None:
+                return Spent(path).spending
+        except OSError as error:
+            problem = f"{path} cannot be read: {error.strerror}"
+        self._problems.append(problem)
+        return Spending()
 
     def document(self, *, previous: str | None = None, label: str | None = None) -> RunDocument:
         """Return the run with all its trials."""

@@ -174,12 +174,26 @@ def _note_figures(trial: Trial, record: AttemptRecord, talk: _Talk) -> None:
     """Note what the session used, however it ended."""
     reported = talk.observer.usage_or_guess(talk.transcript)
     record.usage, record.steps = talk.through.usage(reported) if talk.through else reported, talk.observer.steps
-    record.unpaid_usage = talk.through.unpaid(record.usage) if talk.through else Usage()
+    record.unpaid_usage = _unpaid(record.usage, talk)
+    record.unpriced = record.usage.cost_usd is None and not _is_free(talk)
     record.requests = talk.through.asked if talk.through else 0
     record.detected_skills, record.trusted = talk.observer.detected_skills(), talk.asked.trusted
     record.offered_skills = talk.observer.started.skills
+    record.tells_loads = talk.observer.tells_loads
     record.resumable = _resumable(talk)
     note_unheld(trial, record)
+
+
+def _unpaid(usage: Usage, talk: _Talk) -> Usage:
+    """Return the part of *usage* that no provider was asked for."""
+    if not talk.asked.paid:
+        return usage
+    return talk.through.unpaid(usage) if talk.through else Usage()
+
+
+def _is_free(talk: _Talk) -> bool:
+    """Return whether no provider was asked, so that an unknown cost is none."""
+    return not talk.asked.paid or (talk.through is not None and talk.through.free)
 
 
 def note_unheld(trial: Trial, record: AttemptRecord) -> None:

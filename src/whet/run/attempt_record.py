@@ -16,6 +16,7 @@ from whet.model.grade import Changes, Failure, FailureClass, Grade, Location
 from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.model.skills import SkillDetection
+from whet.model.spending import Bill
 from whet.run.homes import trial_folder
 from whet.run.parts import AttemptParts, RunParts
 from whet.run.session_state import Resumable
@@ -41,8 +42,11 @@ class AttemptRecord:
     usage: Usage = field(default_factory=Usage)
     # The part of it that no provider was asked for.
     unpaid_usage: Usage = field(default_factory=Usage)
-    # What the model that played the user of a conversation took.
-    user_usage: Usage = field(default_factory=Usage)
+    # Whether providers were paid for it what nobody knows.
+    unpriced: bool = False
+    # What the model that played the user of a conversation took, and what the judge did.
+    users: Bill = field(default_factory=Bill)
+    judge: Bill = field(default_factory=Bill)
     steps: int = 0
     # How often its model was asked through the gateway.
     requests: int = 0
@@ -50,6 +54,9 @@ class AttemptRecord:
     # The skills that the agent says it offers to its model, and whether anything shows the skill of the arm.
     offered_skills: tuple[str, ...] = ()
     skill_shown: bool | None = None
+    # Whether it would be seen that the agent loads a skill, and whether it loaded that of the arm; None is not known.
+    tells_loads: bool = False
+    skill_loaded: bool | None = None
     # Whether what the agent says may take the trial out of the rate.
     trusted: bool = True
     changes: Changes = field(default_factory=Changes)
@@ -64,8 +71,16 @@ class AttemptRecord:
 
     @property
     def paid_usage(self) -> Usage:
-        """What providers were asked for, also in the place of a user."""
-        return self.usage - self.unpaid_usage + self.user_usage
+        """What providers were asked for, also in the place of a user and of a judge."""
+        return self.usage - self.unpaid_usage + self.users.usage + self.judge.usage
+
+    def pay_user(self, bill: Bill) -> None:
+        """Take the bill of the model that plays the user."""
+        self.users += bill
+
+    def pay_judge(self, bill: Bill) -> None:
+        """Take the bill of the judge."""
+        self.judge += bill
 
     @property
     def vacuous(self) -> bool:

@@ -157,9 +157,9 @@ def _perform(parts: Sequence[Part], ready: Ready, folder: Path | None) -> int:
         joining = Joining(stack.enter_context(open_reporters(first)))
         batch = folder or folders.create_run_folder(first.settings.output_dir)
         jobs = []
-        for part, approach, each in zip(parts, approaches, readied, strict=True):
+        for part, each in zip(parts, readied, strict=True):
             listen = partial(_PartReporters, part, joining, batch)
-            jobs.append(stack.enter_context(start_run(each, approach.extra_usage, listen)))
+            jobs.append(stack.enter_context(start_run(each, listen)))
         states = [state for state, _ in jobs]
         for state in states:
             state.beside = states

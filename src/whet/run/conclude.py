@@ -60,17 +60,14 @@ def record_results(state: RunState) -> JournalResults:
         state.journal,
         time.monotonic() - state.began,
         outcomes,
-        cut_short=state.spent.usage,
+        beside=state.spent.spending,
         workspaces=_shared_hashes(state),
         money_over=state.stopped,
     )
     write_results(state.info, results, interrupted=state.interrupted, ended_at=now())
-    if state.plan.watermarks:
-        from whet.grade.comparison import samples_of  # noqa: PLC0415 - most runs have no skill
-
-        for arm in samples_of(results).arms:
-            if arm.unseen:
-                state.notice(arm.unseen)
+    for loads in results.skill_loads:
+        if loads.warning:
+            state.notice(loads.warning)
     return results
 
 

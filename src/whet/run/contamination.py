@@ -8,10 +8,11 @@ from whet.errors import Contaminated
 from whet.grade.evidence import EventLog, events_path
 from whet.ground.watermark import shown_in
 from whet.model import wire
+from whet.model.eval_cases import BooleanAssertion, TriggerQuery
 from whet.model.run import NO_AGENT, Trial
 from whet.model.seen import CommandRun, Event, FileRead
 from whet.model.skills import proof_of, skill_name, was_loaded
-from whet.model.suite import SkillUnderTest
+from whet.model.suite import TRIGGERED, Check, SkillUnderTest
 from whet.reading.text import listed
 from whet.run.attempt_record import AttemptRecord
 from whet.run.parts import AttemptParts
@@ -34,6 +35,7 @@ def look_for_skills(parts: AttemptParts, trial: Trial, record: AttemptRecord) ->
     has_one, own = trial.execution.skill is not None, words.get(trial.key.arm)
     if has_one and trial.execution.runner.agent != NO_AGENT:
         record.skill_shown = own in shown or _is_mentioned(skill, record)
+        record.skill_loaded = _is_loaded(skill, trial, record)
     # An arm that the recording of a replay does not know may have any of its skills.
     leaked = next((word for word in shown if word != own), None) if own or not has_one else None
     if leaked is not None:
@@ -48,6 +50,26 @@ def _contaminated(skill: SkillUnderTest, found: str) -> Contaminated:
         f"the skill {skill.name} should have been absent, but the agent found it: {found}",
         hint="make sure that no workspace, mount or home of the agent contains it",
     )
+
+
+def _is_loaded(skill: SkillUnderTest, trial: Trial, record: AttemptRecord) -> bool | None:
+    """Return whether the agent loaded the skill; None if that cannot be known, or if it should not."""
+    if not record.tells_loads or any(map(_shuns_skill, trial.execution.case.checks)):
+        return None
+    if _detected(skill, record) is not None:
+        return True
+    # What did not end well might have loaded it later.
+    return False if record.session is not None else None
+
+
+def _shuns_skill(check: Check) -> bool:
+    """Return whether a check asks that the skill is not loaded."""
+    match check.params.get("case"):
+        case TriggerQuery(expectation=wanted):
+            return wanted == "should_not_trigger"
+        case BooleanAssertion(assertions=assertions):
+            return any(each.op == TRIGGERED and each.negate for each in assertions)
+    return False
 
 
 def _is_mentioned(skill: SkillUnderTest, record: AttemptRecord) -> bool:

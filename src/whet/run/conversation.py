@@ -26,6 +26,7 @@ from whet.errors import (
 )
 from whet.grade.evidence import EventLog, events_path, read_events
 from whet.grade.judge_client import JudgeClient, find_variable
+from whet.grade.paying import paid_by
 from whet.grade.user_model import FORM, WHO, Action, Reply, flags_of, prompt_for, user_settings
 from whet.model import plugins, wire
 from whet.model.run import UNHELD, Trial, turn_folder
@@ -190,6 +191,8 @@ def _in_turn(error: AgentError, limits: Limits, record: AttemptRecord, own: Atte
 def _add(parts: RunParts, record: AttemptRecord, own: AttemptRecord, number: int, prompt: str) -> None:
     """Add what is known of a turn to the record of the conversation."""
     record.unpaid_usage += own.unpaid_usage
+    record.unpriced = record.unpriced or own.unpriced
+    record.tells_loads = record.tells_loads or own.tells_loads
     record.usage, record.steps = record.usage + own.usage, record.steps + own.steps
     record.requests += own.requests
     record.trusted, record.offered_skills = own.trusted, (*record.offered_skills, *own.offered_skills)
@@ -293,7 +296,8 @@ class _Speaker:
         if self._recorded is not None:
             return self._as_recorded(session, self._recorded)
         try:
-            reply, usage = await self._ask(session)
+            with paid_by(self._record.pay_user):
+                reply, usage = await self._ask(session)
         except JudgeFailed as error:
             failed = UserRefused if isinstance(error, JudgeRefused) else UserFailed
             raise failed(f"after turn {len(session.turns)}, {error.message}", hint=error.hint) from error
@@ -314,7 +318,6 @@ class _Speaker:
         return await self._client.fill(prompt, FORM)
 
     def _note(self, session: SessionSummary, reply: Reply, usage: Usage) -> None:
-        self._record.user_usage += usage
         number = len(session.turns)
         over = reply.action != "say" or number >= self._user.max_turns
         seen = flags_of(session.final_output)
@@ -324,7 +327,7 @@ class _Speaker:
             outcome=_OUTCOMES[reply.action] if over else None,
             reason=self._parts.masker.text(reply.reason) if over else "",
             model=self._model,
-            usage=self._record.user_usage,
+            usage=self._record.users.usage,
             flags=tuple(dict.fromkeys((*known, *flags))),
         )
         self._record.session = replace(session, user=summary)

@@ -22,7 +22,7 @@ from whet.errors import AttemptError, Problem, SkillFailed, SuiteError, UsageErr
 from whet.grade.comparison import comparisons_in
 from whet.grade.evaluator_graders import find_scorer
 from whet.grade.evidence import AnswerEvidence
-from whet.grade.judge import judgements, judging_of
+from whet.grade.judge import judgements
 from whet.grade.summary import report_on, status_of
 from whet.ground.sandbox import Sandbox
 from whet.ground.secrets import Masker, can_be_hidden
@@ -75,7 +75,6 @@ def evaluate(request: EvalRequest) -> int:
         ready=partial(_ready, evaluation),
         around=calls.connected,
         conclude=partial(_conclude, evaluation),
-        extra_usage=lambda result: judging_of(result.grades),
     )
     return perform(evaluation.planned, approach)
 
@@ -144,7 +143,7 @@ def _reports(evaluation: PlannedEvaluation, info: RunInfo, results: Results) -> 
             for result in results.trials(execution):
                 calls.append(sample_of(result, tasks[execution.case.id], info.run_dir))
                 usage += calls[-1].usage or Usage()
-                judging += judging_of(result.grades)
+                judging += result.judge_usage
         if own:
             yield report_on(
                 calls,
@@ -280,6 +279,8 @@ def _keep(parts: RunParts, trial: Trial, record: AttemptRecord, reply: Reply) ->
     os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - half the time of Path.mkdir, and there are many
     (folder / _ANSWER_FILE).write_bytes(text.encode("utf-8", "backslashreplace") + b"\n")
     record.usage = reply.usage or Usage()
+    # One that reports nothing may cost nothing.
+    record.unpriced = reply.usage is not None and reply.usage.cost_usd is None
     record.session = SessionSummary(
         runner=trial.key.runner,
         agent=trial.execution.runner.agent,

@@ -20,11 +20,14 @@ from whet.model.grade import Asked
 from whet.model.request import Settings
 from whet.model.run import Execution, Plan
 from whet.model.session import SessionSummary
+from whet.model.spending import Bill, Spending
 from whet.model.suite import Suite
 from whet.plan.images import CONTAINER
 from whet.plan.settings import load_settings
-from whet.reading.text import clean, count, duration, money, one_line, path_for_people
+from whet.reading.text import clean, count, duration, one_line, path_for_people
 from whet.record import folder as folders
+from whet.record.journal import Spent
+from whet.report.spent import spending_text
 from whet.run.boundary import hold_boundary
 from whet.run.execute import single_errors, watch_signals
 from whet.run.explain_questions import (
@@ -66,7 +69,9 @@ def explain(request: ExplainRequest) -> int:
     subject = find_subject(request.folder)
     questions = questions_for(subject.folder, request.typed)
     session = session_of(subject)
-    asking = _Asking(subject, questions, read_explanations(subject.folder, _none_yet(subject, session)), request.rerun)
+    kept = read_explanations(subject.folder, _none_yet(subject, session))
+    spent = Spent(subject.record.run_dir / folders.SPENT_FILE)
+    asking = _Asking(subject, questions, kept, request.rerun, spent)
     with ExitStack() as stack:
         interview = _prepare(request, asking, session, stack) if asking.pending else None
         _say([headline(subject, asking.kept, len(questions))])
@@ -93,9 +98,23 @@ class _Asking:
     questions: tuple[Asked, ...]
     kept: Explanations
     rerun: bool
+    spent: Spent
     fresh: list[Explanation] = field(default_factory=list)
     shown: int = 0
     interrupted: bool = False
+    # The most that the run and its questions may cost together.
+    max_cost_usd: float | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no more may be asked, if the money is spent."""
+        most = self.max_cost_usd
+        if most is None:
+            return None
+        results = (line.result for line in self.subject.record.lines)
+        spending = sum((result.spending for result in results), self.spent.spending)
+        spent = spending.cost_usd or 0.0
+        return f"${spent:.6g} of at most ${most:g} is spent ({spending_text(spending)})" if spent >= most else None
 
     @property
     def pending(self) -> list[Asked]:
@@ -110,6 +129,7 @@ class _Asking:
         """Keep an answer at once, so that nothing can lose it."""
         self.kept = self.kept.adding(given)
         write_explanations(self.subject.folder, self.kept)
+        self.spent.explain(self.subject.result.key, given.usage - given.unpaid_usage, unknown=given.unpriced)
         self.fresh.append(given)
 
     def show_again(self, given: Explanation) -> None:
@@ -124,7 +144,8 @@ class _Asking:
     def finish(self) -> int:
         """Show what was done; return the exit code, as for a run."""
         left = len(self.questions) - len(self.fresh) - self.shown
-        why = "interrupted" if self.interrupted else "what stopped the one before would stop them too"
+        stopped = self.refusal or "what stopped the one before would stop them too"
+        why = "interrupted" if self.interrupted else stopped
         _say(
             closing_lines(
                 self.subject.folder, self.fresh, again=self.shown, left=f"{left} not asked: {why}" if left else ""
@@ -133,7 +154,7 @@ class _Asking:
         if self.interrupted:
             return INTERRUPTED
         found = {given.status for given in self.fresh}
-        return FAILED if "failed" in found else ERRORED if "errored" in found else PASSED
+        return FAILED if "failed" in found else ERRORED if "errored" in found or left else PASSED
 
 
 async def _ask_pending(interview: Interview | None, asking: _Asking) -> None:
@@ -158,6 +179,8 @@ async def _ask_all(interview: Interview | None, asking: _Asking) -> None:
         if earlier is not None:
             asking.show_again(earlier)
             continue
+        if asking.refusal:
+            return
         assert interview is not None
         given = await interview.ask(asked, asking.kept.next_number)
         asking.take(given)
@@ -173,6 +196,7 @@ def _prepare(request: ExplainRequest, asking: _Asking, session: SessionSummary, 
     run_dir = subject.record.run_dir
     state = state_of(subject, session)
     settings = _settings(request, subject)
+    asking.max_cost_usd = settings.max_cost_usd
     runner = find_runner(subject, session, state, settings)
     if subject.record.suite.is_dir() and tasks_in(subject.record.suite):
         raise UsageError("the container of a task is gone with its attempt, so its agent cannot be asked")
@@ -248,8 +272,9 @@ def closing_lines(folder: Path, fresh: Sequence[Explanation], *, again: int, lef
     """Yield what was done, and where it is kept."""
     yield ""
     if fresh:
-        costs = [each.cost_usd for each in fresh if each.cost_usd is not None]
-        cost = f", {money(sum(costs))}" if costs else ""
+        bills = (Bill(usage=each.usage - each.unpaid_usage, unknown=int(each.unpriced)) for each in fresh)
+        spent = spending_text(Spending(agents=sum(bills, Bill())))
+        cost = f", {spent}" if spent else ""
         yield f"Asked {count(len(fresh), 'question')} in {duration(sum(each.duration_s for each in fresh))}{cost}."
     if again:
         yield f"{count(again, 'question')} answered before; --rerun asks again."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -55,6 +55,9 @@ class Explanation:
     model: str | None
     usage: Usage
     cost_usd: float | None
+    # The part of the usage that no provider was asked for, and whether somebody was paid what nobody knows.
+    unpaid_usage: Usage = field(default_factory=Usage)
+    unpriced: bool = False
     steps: int
     started_at: str
     duration_s: float
@@ -174,6 +177,8 @@ class Interview:
             model=session.model if session else None,
             usage=record.usage,
             cost_usd=record.usage.cost_usd,
+            unpaid_usage=record.unpaid_usage,
+            unpriced=record.unpriced,
             steps=record.steps,
             started_at=record.started_at,
             duration_s=record.duration_s,

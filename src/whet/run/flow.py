@@ -31,8 +31,7 @@ from whet.ground.mounts import private_mounts
 from whet.ground.sandbox import Sandbox, hold_network, probe_early
 from whet.ground.wardens import wardens
 from whet.model.request import RunRequest, Settings
-from whet.model.run import Plan, RunInfo, TrialResult
-from whet.model.session import Usage
+from whet.model.run import Plan, RunInfo
 from whet.plan.settle import Planned, is_judged, settle
 
 if TYPE_CHECKING:
@@ -60,8 +59,6 @@ class Approach:
     around: Callable[[RunState, RunParts], AbstractAsyncContextManager[object]] = lambda *_: nullcontext()
     # Turns the results into an exit code; by the verdicts, if it is not given.
     conclude: Callable[[RunInfo, JournalResults], Conclusion] | None = None
-    # What a trial used outside of its own session, such as a judge; counts towards --max-cost.
-    extra_usage: Callable[[TrialResult], Usage] | None = None
 
 
 def run(request: RunRequest, ready: Ready = lambda *_: ()) -> int:
@@ -142,8 +139,7 @@ def approach_of(planned: Planned, ready: Ready) -> Approach:
         hold_cassettes(planned.settings, planned.plan.executions, os.environ, judged=is_judged(planned.plan))
         return (*notes, *doubts)
 
-    extra = _judging if is_judged(planned.plan) else None
-    return Approach(run_trial=run_trial, ready=look_around, extra_usage=extra)
+    return Approach(run_trial=run_trial, ready=look_around)
 
 
 # Agents that start a program of yours.
@@ -164,12 +160,6 @@ def foreseen(planned: Planned) -> tuple[str, ...]:
 
     plan = planned.plan
     return tuple(foresee_cassettes(planned.settings, plan, os.environ, judged=is_judged(plan)))
-
-
-def _judging(result: TrialResult) -> Usage:
-    from whet.grade.judge import judging_of  # noqa: PLC0415 - most runs have no judge
-
-    return judging_of(result.grades)
 
 
 def tell_lost(planned: Planned) -> None:
@@ -205,7 +195,7 @@ def perform(planned: Planned, approach: Approach) -> int:
     from whet.run.execute import LOOP, execute, interruptible, single_errors, undisturbed  # noqa: PLC0415
     from whet.run.start import ready_run, start_run  # noqa: PLC0415
 
-    with interruptible(), start_run(ready_run(planned, approach.ready), approach.extra_usage) as (state, parts):
+    with interruptible(), start_run(ready_run(planned, approach.ready)) as (state, parts):
         # The command line switched it off: collecting while everything is imported takes a tenth of the time.
         gc.freeze()
         gc.enable()

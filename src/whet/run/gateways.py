@@ -123,6 +123,11 @@ class Through:
         return usage if self._ledger.free else self._ledger.unpaid
 
     @property
+    def free(self) -> bool:
+        """Whether no provider was asked in this session."""
+        return self._ledger is not None and self._ledger.free
+
+    @property
     def only_faults(self) -> bool:
         """Whether faults on purpose are all that the agent got."""
         return self._ledger is not None and self._ledger.only_faults

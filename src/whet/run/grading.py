@@ -16,6 +16,7 @@ import anyio.to_thread
 from whet.errors import AttemptError, CheckMistaken, GraderError, JudgeFailed, NoVerdict, Undecidable
 from whet.grade.context import NotRecorded, Shell
 from whet.grade.evidence import AnswerEvidence, Evidence, Reply, events_path
+from whet.grade.paying import paid_by
 from whet.ground.copying import remove_tree
 from whet.ground.protecting import Surveyed
 from whet.ground.sandbox import Sandbox
@@ -117,6 +118,14 @@ async def grade(
 ) -> None:
     """Ask the graders, check by check, *checks* or else the last; the first that fails is the failure."""
     checks = trial.execution.case.last_checks if checks is None else checks
+    with paid_by(record.pay_judge):
+        await _decide(parts, trial, record, evidence, checks)
+    conclude(record)
+
+
+async def _decide(
+    parts: RunParts, trial: Trial, record: AttemptRecord, evidence: Evidence, checks: Sequence[Check]
+) -> None:
     before = len(record.grades)
     try:
         await _ask(parts, checks, record, evidence)
@@ -130,7 +139,6 @@ async def grade(
             raise Undecidable(f"{error.message}; {_BECAUSE}", hint=error.hint) from error
         raise
     await _blame_undecided(parts, trial, record, evidence, checks, before)
-    conclude(record)
 
 
 def goes_on(checks: Sequence[Check], grades: Sequence[Grade]) -> bool:
@@ -144,7 +152,8 @@ async def grade_for_information(
     parts: RunParts, checks: Sequence[Check], record: AttemptRecord, evidence: Evidence
 ) -> None:
     """Grade an attempt that has failed already; its verdict does not change."""
-    await _ask(parts, checks, record, evidence)
+    with paid_by(record.pay_judge):
+        await _ask(parts, checks, record, evidence)
 
 
 async def _ask(parts: RunParts, checks: Sequence[Check], record: AttemptRecord, evidence: Evidence) -> None:

@@ -22,6 +22,8 @@ from whet.model.event import (
 )
 from whet.model.run import Attempt, Execution, ExecutionKey, Plan, Trial, TrialKey, TrialResult
 from whet.model.session import Usage
+from whet.model.skills import SkillLoads
+from whet.model.spending import Spending
 from whet.model.suite import Suite
 from whet.plan.settle import Planned
 from whet.reading.text import count
@@ -224,6 +226,20 @@ class JoinedResults:
     def user_usage(self) -> Usage:
         """The known usage of the models that played users, in all of them."""
         return sum((results.user_usage for _, results, _ in self._runs), Usage())
+
+    @property
+    def spending(self) -> Spending:
+        """What was paid for, by who asked for it, in all of them."""
+        return sum((results.spending for _, results, _ in self._runs), Spending())
+
+    @property
+    def skill_loads(self) -> tuple[SkillLoads, ...]:
+        """How often skills were loaded, in all of them together."""
+        found: dict[tuple[str, str], SkillLoads] = {}
+        for each in (loads for _, results, _ in self._runs for loads in results.skill_loads):
+            key = (each.arm, each.runner)
+            found[key] = found[key] + each if key in found else each
+        return tuple(found.values())
 
     @property
     def unpaid_usage(self) -> Usage:

@@ -21,6 +21,7 @@ from whet.errors import (
     WorkspaceError,
 )
 from whet.grade.evidence import Evidence, Reply
+from whet.grade.paying import pay
 from whet.ground.copying import copy_tree
 from whet.ground.tree import SHORTAGES
 from whet.ground.workspace import Workspace
@@ -58,6 +59,8 @@ async def ask_judge(parts: RunParts, trial: Trial, evidence: Evidence, prompt: s
         try:
             await run_agent(replace(parts, listen=None), ground, _trial(parts, trial, prompt), record)
         finally:
+            # Also of a session that did not end well.
+            pay(record.paid_usage, free=not record.unpriced)
             with anyio.CancelScope(shield=True):
                 await clean_up(ground)
     except AttemptError as error:

@@ -26,7 +26,7 @@ from whet.ground.masking import mask_files
 from whet.model.grade import STATUSES, Changes, Failure, FailureClass
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Trial, TrialResult, turn_folder
-from whet.model.session import SessionSummary, TurnSummary, session_until
+from whet.model.session import SessionSummary, TurnSummary, Usage, session_until
 from whet.plan.resume import notices, plan_regrading
 from whet.plan.settings import load_settings
 from whet.plan.settle import Planned
@@ -117,12 +117,21 @@ class Regrading:
         await anyio.to_thread.run_sync(_copy_record, self.record, old, parts.run_dir)
         session = self.record.session(old)
         if session is None:
-            new = replace(old, key=trial.key)
+            new = replace(_unpaid(old), key=trial.key)
         else:
             ground = parts.scratch / f"r{next(self._numbers)}"
             new = await _regraded(parts, trial, _Earlier(self.record, old, session), ground)
         self.seen.append((old, new))
         return new
+
+
+def _unpaid(old: TrialResult) -> TrialResult:
+    """Return a recorded result as it is in another run, which paid for nothing of it."""
+    attempts = (
+        replace(each, unpaid_usage=each.usage, user_usage=Usage(), judge_usage=Usage(), unpriced=())
+        for each in old.attempts
+    )
+    return replace(old, attempts=tuple(attempts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +151,10 @@ async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Pa
     record = AttemptRecord(runner=trial.key.runner, number=earlier.attempt, artifact_dir=old.artifact_dir)
     record.started_at, record.duration_s = old.started_at, old.duration_s
     record.session, record.usage, record.steps = earlier.session, old.usage, old.steps
-    record.detected_skills, record.skill_shown = old.detected_skills, old.skill_shown
-    if old.attempts:
-        record.user_usage, record.unpaid_usage = old.attempts[-1].user_usage, old.attempts[-1].unpaid_usage
+    record.detected_skills = old.detected_skills
+    record.skill_shown, record.skill_loaded = old.skill_shown, old.skill_loaded
+    # The session was paid for by the run that recorded it.
+    record.unpaid_usage = old.usage
     try:
         await _check(parts, trial, earlier, record, ground)
     except AttemptError as error:
@@ -152,7 +162,7 @@ async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Pa
     finally:
         await anyio.to_thread.run_sync(remove_tree, ground)
     new = await classified(parts, trial, result_of(trial, [record]))
-    attempts = old.attempts[:-1] + tuple(
+    attempts = _unpaid(old).attempts[:-1] + tuple(
         replace(attempt, duration_s=old.attempts[-1].duration_s if old.attempts else attempt.duration_s)
         for attempt in new.attempts
     )

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Literal
 from whet.dataclass import dataclass
 from whet.model.event import Looked, Notice, RunEvent, TrialEnded
 from whet.model.request import Settings
-from whet.model.run import UNHELD, Plan, RunInfo, Trial, TrialResult
-from whet.model.session import Usage
+from whet.model.run import UNHELD, Plan, RunInfo, Trial
+from whet.model.spending import Spending
 from whet.record.chain import is_done
 from whet.record.journal import Journal, Spent
 from whet.record.snapshots import SnapshotFile
 from whet.report.reporter import Reporters
+from whet.report.spent import spending_text
 
 if TYPE_CHECKING:
     from whet.grade.until import Looking
@@ -56,9 +57,6 @@ class RunState:
     interrupted: bool = False
     # Whether the message that the budget is spent was sent.
     stopped: bool = False
-    # What a trial used outside of its own session, and its cost so far.
-    extra_usage: Callable[[TrialResult], Usage] | None = None
-    extra_usd: float = 0.0
     # All runs that this command started, which share its budget; only this one, unless it started several.
     beside: Sequence[RunState] = ()
     # What its sessions under way have spent so far, as far as the gateway knows.
@@ -70,15 +68,6 @@ class RunState:
     # What runs its trials side by side, while that goes on.
     lanes: Lanes | None = None
 
-    def __post_init__(self) -> None:
-        """Add what an earlier run spent outside of its sessions; the journal knows the rest."""
-        if self.extra_usage is not None and self.settings.max_cost_usd is not None:
-            entries = (self.journal.entry(key) for key in self.journal)
-            self.extra_usd = sum(self._extra_usd(self.journal.read(entry)) for entry in entries if entry)
-
-    def _extra_usd(self, result: TrialResult) -> float:
-        return 0.0 if self.extra_usage is None else self.extra_usage(result).cost_usd or 0.0
-
     def emit(self, event: RunEvent, files: Mapping[str, str] | None = None) -> None:
         """Pass *event* on, to the journal first, so that nothing is shown that could be lost.
 
@@ -89,7 +78,6 @@ class RunState:
             if self.looking is not None and is_done(event.result):
                 look = self.looking.after(event.result)
             self.journal.append(event.result, files, look)
-            self.extra_usd += self._extra_usd(event.result)
         self.reporters(event)
         if isinstance(event, TrialEnded):
             self._warn_of_unknown_cost(event)
@@ -114,10 +102,14 @@ class RunState:
         self.interrupted = True
 
     @property
+    def spending(self) -> Spending:
+        """What this run has paid for so far, by who asked for it."""
+        return self.journal.spending + self.spent.spending
+
+    @property
     def spent_usd(self) -> float | None:
         """What this run has spent so far, as far as it is known."""
-        own = (self.journal.paid_usage + self.journal.user_usage + self.spent.usage).cost_usd
-        return None if own is None and not self.extra_usd else (own or 0.0) + self.extra_usd
+        return self.spending.cost_usd
 
     def afford(self, *, ahead: float = 0.0) -> bool:
         """Return whether another trial may start; the first time that it may not, say so.
@@ -136,9 +128,14 @@ class RunState:
                 # They share the budget, so one of them says it.
                 each.stopped = True
             rest = "the rest does not pay for another round" if spent < most else "no more trials start"
-            message = f"${spent:.6g} of at most ${most:g} is spent: {rest}"
+            message = f"${spent:.6g} of at most ${most:g} is spent{self._shares()}: {rest}"
             self.emit(Notice(level="warning", message=message, about_all=True))
         return False
+
+    def _shares(self) -> str:
+        """Return who spent what, if several did."""
+        together = sum((each.spending for each in self.beside or (self,)), Spending())
+        return f" ({spending_text(together)})" if sum(bool(bill.cost_usd) for _, bill in together.bills()) > 1 else ""
 
     def refusal(self) -> str | None:
         """Return why sessions under way may ask their models no more, if the money is spent."""

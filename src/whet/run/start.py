@@ -23,9 +23,8 @@ from whet.ground.secrets import Masker
 from whet.ground.wardens import wardens
 from whet.model.event import RunStarted, SessionSeen
 from whet.model.request import RunRequest, Settings
-from whet.model.run import Plan, RunInfo, Trial, TrialResult
+from whet.model.run import Plan, RunInfo, Trial
 from whet.model.seen import Event
-from whet.model.session import Usage
 from whet.plan.images import needs_containers, sandbox_of
 from whet.plan.plan import pieces
 from whet.plan.settings import describe
@@ -97,7 +96,6 @@ def ready_run(planned: Planned, ready: Callable[[Sandbox, Masker], tuple[str, ..
 @contextmanager
 def start_run(
     readied: ReadyRun,
-    extra_usage: Callable[[TrialResult], Usage] | None,
     listen: Callable[[Path], Reporters] | None = None,
 ) -> Iterator[tuple[RunState, RunParts]]:
     """Begin the run, or the one to resume; everything that it opens is closed in the end.
@@ -133,7 +131,6 @@ def start_run(
             reporters=listen(run_dir) if listen else reporters,
             snapshots=readied.snapshots,
             resumed=resumed,
-            extra_usage=extra_usage,
         )
         parts = with_containers(make_run_parts(state, scratch, readied.sandbox, graders, masker), settings, stack)
         state.under_way = lambda: parts.gateways.under_way_usd

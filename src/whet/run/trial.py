@@ -20,6 +20,7 @@ from whet.ground.changes import note_folders, record_changes
 from whet.ground.tree import SHORTAGES
 from whet.model.grade import Changes, Failure, FailureClass, Status
 from whet.model.run import Attempt, Trial, TrialResult, turn_folder
+from whet.model.spending import Spender
 from whet.model.suite import Case
 from whet.run.agent_session import run_agent
 from whet.run.attempt_record import AttemptRecord, recording
@@ -287,6 +288,7 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
         steps=last.steps,
         detected_skills=last.detected_skills,
         skill_shown=last.skill_shown,
+        skill_loaded=last.skill_loaded,
         final_output=output if len(output) <= OUTPUT_KEPT else output[:OUTPUT_KEPT] + " ...",
         workspace_dir=last.workspace_dir,
         changed_files=len(last.changes),
@@ -326,6 +328,11 @@ def _value(record: AttemptRecord, case: Case) -> float | None:
 
 
 def _attempt(record: AttemptRecord, case: Case) -> Attempt:
+    unknown: dict[Spender, int] = {
+        "agents": record.unpriced,
+        "judge": record.judge.unknown,
+        "users": record.users.unknown,
+    }
     return Attempt(
         number=record.number,
         status=verdict(record, expected_fail=case.expected_fail),
@@ -336,7 +343,9 @@ def _attempt(record: AttemptRecord, case: Case) -> Attempt:
         failure=record.failure,
         usage=record.usage,
         unpaid_usage=record.unpaid_usage,
-        user_usage=record.user_usage,
+        user_usage=record.users.usage,
+        judge_usage=record.judge.usage,
+        unpriced=tuple(who for who, unknown in unknown.items() if unknown),
     )
 
 

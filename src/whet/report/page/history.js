@@ -6,7 +6,7 @@ import { setKeys } from "./keys.js";
 import { here, runLink, trail } from "./parts.js";
 import { place } from "./places.js";
 import { address, get } from "./source.js";
-import { badge, counted, day, decisionVerdict, exactly, money, percent, points, skillName, time } from "./words.js";
+import { badge, counted, day, decisionVerdict, exactly, percent, points, skillName, spent, time } from "./words.js";
 
 /** All runs of a suite. */
 export async function showHistory({ main, signal }, suite) {
@@ -58,7 +58,7 @@ function runTable(runs) {
     ["Content", (run) => el("code", { title: `A hash of what was tested: ${run.content}` }, said(run.content.slice(0, 8)))],
     ["Commit", (run) => run.commit && el("code", { title: run.commit }, said(run.commit.slice(0, 10)))],
     ["Skill", (run) => run.skill && el("code", { title: run.skill }, said(skillName(run.skill)))],
-    ["Cost", (run) => money(run.cost_usd)],
+    ["Cost", spent],
   ].filter(([, draw]) => runs.some(draw));
   return table("Runs of the suite, newest first", columns.map(([head]) => head), runs.map((run) => columns.map(([, draw]) => draw(run))));
 }

@@ -12,7 +12,7 @@ import { here, tabbed, trail } from "./parts.js";
 import { keepState, place, trialPlace } from "./places.js";
 import { runCharts } from "./runcharts.js";
 import { address, capabilities, get, has, kind } from "./source.js";
-import { AS_EXPECTED, badge, count, ENDED, exactly, money, runVerdict, short, took, whole } from "./words.js";
+import { AS_EXPECTED, badge, count, ENDED, exactly, runVerdict, short, spent, took, whole } from "./words.js";
 
 const MOST_REASONS = 6;
 const SECOND_MS = 1000;
@@ -91,7 +91,7 @@ function drawTop(view) {
       ["Started", exactly(run.started_at)],
       ["Took", took(run.duration_s)],
       ["Trials", run.counts ? whole(run.counts.total) : null],
-      ["Cost", money(run.cost_usd)],
+      ["Cost", spent(run)],
       ["Tokens", tokens.length ? short(tokens.reduce((sum, value) => sum + value, 0)) : null],
       [document.runners.length > 1 ? "Runners" : "Runner", document.runners.map((each, index) => [index ? ", " : "", said(each.id), each.model ? el("span", { class: "quiet" }, " ", said(each.model)) : null])],
       ["Version of the suite", run.suite_version ? el("a", { href: `${place("suites", run.suite_id)}/versions/${run.suite_version}` }, String(run.suite_version)) : null],

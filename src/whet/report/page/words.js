@@ -142,6 +142,16 @@ export function money(dollars) {
   return `$${dollars.toFixed(dollars >= 1 ? 2 : dollars >= 0.01 ? 3 : 4)}`;
 }
 
+const SPENDERS = { interrupted: "interrupted attempts" };
+
+/** What was spent, such as "$0.264 (agents $0.165, judge $0.099)", and how many costs are not known. */
+export function spent({ cost_usd: dollars, spent: bills = [] }) {
+  if (typeof dollars !== "number") return null;
+  const texts = bills.map((bill) => [bill.cost_usd === null ? null : money(bill.cost_usd), bill.unknown ? count(bill.unknown, "unknown cost") : null].filter(Boolean).join(" and "));
+  if (bills.length < 2) return texts[0] ?? money(dollars);
+  return `${money(dollars)} (${bills.map((bill, index) => `${SPENDERS[bill.who] ?? bill.who} ${texts[index]}`).join(", ")})`;
+}
+
 /** A large number in short, such as 12.4k. */
 export function short(number) {
   if (typeof number !== "number") return null;

@@ -1,0 +1,61 @@
+"""What a run pays for: who asked models, what that cost, and how often nobody knows the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Literal, get_args
+
+from whet.dataclass import dataclass
+from whet.model.session import Usage
+
+# The agents under test, the judge of their trials, the models that play users, attempts that a signal ended, and
+# questions that agents are asked after the run.
+Spender = Literal["agents", "judge", "users", "interrupted", "explain"]
+SPENDERS: tuple[Spender, ...] = get_args(Spender)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """What one of them took of providers; `unknown` counts what was asked for at a cost that nobody knows."""
+
+    usage: Usage = field(default_factory=Usage)
+    unknown: int = 0
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The known part of the cost; None if none of it is known."""
+        return self.usage.cost_usd
+
+    def __add__(self, other: Bill) -> Bill:
+        """Add two bills."""
+        return Bill(usage=self.usage + other.usage, unknown=self.unknown + other.unknown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """The bills of all who spend. What was answered by a cassette or a cache is in none of them."""
+
+    agents: Bill = field(default_factory=Bill)
+    judge: Bill = field(default_factory=Bill)
+    users: Bill = field(default_factory=Bill)
+    interrupted: Bill = field(default_factory=Bill)
+    explain: Bill = field(default_factory=Bill)
+
+    def bills(self) -> Iterator[tuple[Spender, Bill]]:
+        """Every bill, with who it is for."""
+        return ((who, getattr(self, who)) for who in SPENDERS)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The sum of all known costs; None if none is known."""
+        return sum((bill.usage for _, bill in self.bills()), Usage()).cost_usd
+
+    @property
+    def unknown(self) -> int:
+        """How many costs are not known."""
+        return sum(bill.unknown for _, bill in self.bills())
+
+    def __add__(self, other: Spending) -> Spending:
+        """Add what two spent, bill by bill."""
+        return Spending(**{who: bill + getattr(other, who) for who, bill in self.bills()})
