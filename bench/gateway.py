@@ -38,12 +38,12 @@ async def _provide(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             head = await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
             writer.write(_HEAD)
-            if b"/slow" in head:
+            if b"?slow" in head:
                 await asyncio.sleep(PAUSE_S)
-            for _ in range(EVENTS if b"/long" in head else WORDS if b"/words" in head else 1):
+            for _ in range(EVENTS if b"?long" in head else WORDS if b"?words" in head else 1):
                 writer.write(b"%x\r\n%s\r\n" % (len(_EVENT), _EVENT))
                 await writer.drain()
-                if b"/words" in head:
+                if b"?words" in head:
                     await asyncio.sleep(WORD_S)
             writer.write(b"0\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -85,7 +85,7 @@ class Connection:
         began = time.perf_counter()
         body = b'{"model":"m","stream":true}'
         self._writer.write(
-            f"POST {self._path}/{what}/v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            f"POST {self._path}/v1/messages?{what} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             + body
         )
         await self._reader.readuntil(b"data: ")

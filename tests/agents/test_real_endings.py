@@ -45,6 +45,12 @@ def test_a_provider_that_never_answers_well_is_an_error_and_not_the_agents_failu
     assert stage.project.left_after_a_while() == []
 
 
+def test_a_request_that_is_refused_as_wrong_after_good_ones_is_the_agents_failure(stage: Stage) -> None:
+    played = stage.play([{"run": "echo hello"}, {"fail": "bad-request", "always": True}])
+
+    assert played.trial["status"] == "failed", played.story
+
+
 def test_a_stream_that_is_cut_off_is_never_the_agents_failure(stage: Stage) -> None:
     played = stage.play([{"say": "Once upon a time", "cut": True}, READY])
 

@@ -320,3 +320,78 @@ def test_a_wrong_setting_is_named(project: Project, line: str, problem: str) -> 
 
     assert outcome.code == 2
     assert problem in outcome.stderr, outcome.stderr
+
+
+BEGIN = """
+import time
+url = os.environ["ANTHROPIC_BASE_URL"].removeprefix("http://")
+place, _, path = url.partition("/")
+host, _, port = place.partition(":")
+way = socket.create_connection((host, int(port)))
+def head(length):
+    return f"POST /{path}/v1/messages HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: {length}\\r\\n\\r\\n".encode()
+body = json.dumps({"model": "claude-sonnet-4-5", "messages": []}).encode()
+"""
+
+
+class Impatient(BaseHTTPRequestHandler):
+    """A provider that answers nothing, and hangs up on a request that does not come."""
+
+    timeout = 1.0
+
+    def do_POST(self) -> None:
+        """Read, and say nothing."""
+        if self.rfile.read(int(self.headers["Content-Length"])):
+            time.sleep(30)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("does", "code"),
+    [
+        ("way.sendall(head(1000) + b'{'); time.sleep(60)", "timeout"),
+        ("way.sendall(head(len(body)) + body); time.sleep(2); way.close(); sys.exit(1)", "agent-crashed"),
+        ("way.sendall(head(len(body)) + body); time.sleep(60)", "timeout"),
+        (
+            "way.sendall(head(len(body)) + body[:9]); time.sleep(2); way.sendall(body[9:]); time.sleep(1); sys.exit(1)",
+            "agent-crashed",
+        ),
+    ],
+    ids=["half a request", "hangs up", "waits", "hung up on"],
+)
+def test_no_request_that_takes_long_makes_a_failed_trial_errored(project: Project, does: str, code: str) -> None:
+    project.write("agent.py", AGENT)
+    project.suite(f"suite = [Case(id='a', prompt={BEGIN + does!r}, check=lambda report, ctx: None)]\n")
+    project.settings(RUNNER + "[defaults]\nmodel_silence_ms = 500\ntimeout_ms = 6000\n")
+    provider = ThreadingHTTPServer(("127.0.0.1", 0), Impatient)
+    provider.daemon_threads = True
+    threading.Thread(target=provider.serve_forever, daemon=True).start()
+    try:
+        environ = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{provider.server_port}", "ANTHROPIC_API_KEY": KEY}
+        outcome = project.run(env=environ)
+    finally:
+        provider.shutdown()
+        provider.server_close()
+
+    trial = outcome.trial("a")
+    assert (trial["status"], trial["failure"]["code"]) == ("failed", code), outcome.stdout
+
+
+@pytest.mark.parametrize("lent", [True, False], ids=["named", "not named"])
+def test_settings_name_what_else_a_key_may_do_and_a_provider_too(boxed: Project, lent: bool) -> None:
+    more = 'network = "model"\n'
+    if lent:
+        more += 'allow_requests = ["GET /v1/files"]\nallow_hosted_tools = ["web_search"]\n'
+    prompt = """
+try: files = urllib.request.urlopen(os.environ["ANTHROPIC_BASE_URL"] + "/v1/files").status
+except urllib.error.HTTPError as error: files = error.code
+print(files, ask(tools=[{"type": "web_search_20250305", "name": "web_search"}])[:3])
+"""
+    check = f"assert ctx.final_output() == {'404 Hel' if lent else '403 403'!r}, ctx.final_output()"
+
+    outcome, model = played(boxed, [HELLO], prompt, check=check, more=more)
+
+    assert outcome.statuses == {"a": "passed"}, outcome.stdout
+    assert len(model.requests) == (2 if lent else 0)

@@ -14,6 +14,7 @@ import httpx2
 from whet.agents.gateway import Passage
 from whet.agents.gateway_ledger import Ledger
 from whet.agents.gateway_routes import PROVIDERS, Pass, Route
+from whet.agents.gateway_rules import Rules
 from whet.agents.gateway_tunnel import Tunnels
 from whet.agents.gateway_upstream import Upstream
 from whet.agents.turnstile import Turnstile
@@ -86,14 +87,19 @@ async def bench(
     allow: tuple[str, ...] = (),
     key: str = KEY,
     most_requests: int | None = None,
+    allow_requests: tuple[str, ...] = (),
+    hosted_tools: tuple[str, ...] | None = None,
+    trusted: bool = True,
 ) -> AsyncIterator[Bench]:
     """Stand between an agent and the provider at *url*."""
     upstream = Upstream(lambda _: Turnstile(most_requests))
     known = PROVIDERS[provider]
     route = Route(provider=known, url=url, keys={known.keys[0]: key})
-    passage = Passage(route, upstream, tunnels=Tunnels(allow), takes_turns=most_requests is not None)
+    rules = Rules(provider=provider, requests=allow_requests, hosted_tools=hosted_tools)
+    takes_turns = most_requests is not None
+    passage = Passage(route, upstream, rules=rules, tunnels=Tunnels(allow), takes_turns=takes_turns)
     given = passage.given(passage.listen())
-    ledger = Ledger(folder / "requests.jsonl", masker=Masker([KEY]), limits=limits)
+    ledger = Ledger(folder / "requests.jsonl", masker=Masker([KEY]), limits=limits, trusted=trusted)
     async with httpx2.AsyncClient(trust_env=False, timeout=20) as client:
         found = Bench(passage, given, ledger, client, folder)
         passage.begin(ledger, found.count_stop)

@@ -78,7 +78,7 @@ def test_every_format_tells_its_tokens(
                 told = at.ledger.usage
                 assert (told.input_tokens, told.cached_tokens, told.output_tokens) == (900, 100, 70)
                 assert told.reasoning_tokens == 30
-                assert at.ledger.has_figures
+                assert at.ledger.measured == told
 
     run(work)
 
@@ -99,7 +99,7 @@ def test_a_made_up_key_is_replaced_only_where_keys_belong(tmp_path: Path) -> Non
     async def work() -> None:
         async with server(lambda _: whole(b"{}")) as (url, seen), bench(tmp_path, url) as at:
             headers = {"x-api-key": at.key, "x-note": at.key, "cookie": at.key}
-            await at.client.post(f"{at.given.address}/v1/messages?note={at.key}", content=at.key, headers=headers)
+            await at.client.post(f"{at.given.address}/v1/messages?note={at.key}", json={"a": at.key}, headers=headers)
 
             assert seen[0].count(KEY.encode()) == 1
             assert seen[0].count(at.key.encode()) == 4
@@ -303,6 +303,7 @@ def test_a_silent_provider_is_seen_at_the_time_limit_and_later_words_do_not_coun
     ledger.sent(entry)
     clock.now += 4
     ledger.heard(entry)
+    ledger.taken(entry)
     clock.now += 20
 
     seen = ledger.witness()

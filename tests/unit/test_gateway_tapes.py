@@ -289,7 +289,7 @@ def test_an_equal_request_at_temperature_0_is_answered_from_the_cache(tmp_path: 
                 assert len(model.requests) == 3
                 assert [line["by"] for line in at.lines] == [None, "cache", None, None]
                 assert at.ledger.usage.input_tokens == 3000
-                assert at.ledger.has_figures
+                assert at.ledger.measured == at.ledger.usage
 
     run(work)
 

@@ -45,12 +45,14 @@ def test_a_model_is_not_asked_uncounted_however_the_path_is_spelled(tmp_path: Pa
             bench(tmp_path, url, limits=Limits(budget_requests=1)) as at,
         ):
             body = b"POST " + at.path(path) + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
-            await at.raw(body)
+            first = await at.raw(body)
             again = await at.raw(body)
 
-            assert again.startswith(b"HTTP/1.1 402")
-            assert len(seen) == at.stops == 1
-            assert at.ledger.usage.total_tokens == 7
+            # A spelling that no program uses is refused at once.
+            usual = path in ("/v1/messages", "/v1/%6dessages")
+            assert (first[9:12], again[9:12]) == ((b"200", b"402") if usual else (b"403", b"403"))
+            assert len(seen) == at.stops == usual
+            assert at.ledger.usage.total_tokens == (7 if usual else None)
 
     run(work)
 
@@ -149,7 +151,7 @@ def test_whatever_an_agent_says_of_hosts_and_methods_its_provider_hears_one_requ
                 b"Host: evil.example\r\nConnection: content-length, host\r\nX-HTTP-Method-Override: DELETE\r\n"
                 b"Transfer-Encoding: chunked\r\nx-api-key: " + at.key.encode() + b"\r\n\r\n"
             )
-            hidden = b"GET /admin HTTP/1.1\r\nHost: x\r\n\r\n"
+            hidden = b'{"a": "\\r\\n\\r\\nGET /admin HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n"}'
             chunk = b"%x;a=b\r\n%s\r\n0\r\n\r\n" % (len(hidden), hidden)
             await at.raw(b"POST " + at.path() + b" HTTP/1.1\r\n" + head + chunk)
 
@@ -245,11 +247,7 @@ def test_an_agent_that_does_not_wait_for_the_words_of_an_error_has_seen_it_all_t
     "body",
     [
         b'{"model": "m", "temperature": 1' + b"0" * 400 + b"}",
-        b'{"model": "m", "temperature": 1' + b"0" * 5000 + b"}",
-        b'{"a":' * 5000 + b"1" + b"}" * 5000,
-        b"[" * 100_000,
         b'{"model": "\\ud800", "messages": ["\\ud800"]}',
-        b"\xff\xfe\x00{",
         b'{"model": ["m"], "messages": {"a": NaN}}',
     ],
 )
@@ -260,13 +258,43 @@ def test_a_body_that_no_program_would_send_harms_nobody_and_is_kept(tmp_path: Pa
             at.passage.sources = (Recorder(tape, Forms({}, ["a.b"]), Masker([KEY])),)
             ask = b"POST " + at.path() + b" HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
             assert (await at.raw(ask)).startswith(b"HTTP/1.1 200")
-            assert seen[0].endswith(body)
+            arrived = seen[0].partition(b"\r\n\r\n")[2]
+            assert json.dumps(json.loads(arrived)) == json.dumps(json.loads(body))
 
             at.passage.sources = (Player(tape, read_tape(tape), Forms({}, ["a.b"]), miss=print),)
             assert (await at.raw(ask)).startswith(b"HTTP/1.1 200")
             # A second time it is on no tape, and the difference to nothing is shown.
             assert b"more often" in await at.raw(ask)
             assert len(seen) == 1
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "m", "temperature": 1' + b"0" * 5000 + b"}",
+        b'{"a":' * 5000 + b"1" + b"}" * 5000,
+        b"[" * 100_000,
+        b"[]",
+        b"",
+        b"\xff\xfe\x00{",
+        '{"model": "m"}'.encode("utf-16"),
+        b"\xef\xbb\xbf{}",
+        b"model=m",
+    ],
+    ids=["number", "deep", "deeper", "list", "nothing", "bytes", "wide", "mark", "form"],
+)
+def test_a_question_to_a_model_that_cannot_be_read_does_not_pass(tmp_path: Path, body: bytes) -> None:
+    async def work() -> None:
+        async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url) as at:
+            found = await at.raw(
+                b"POST " + at.path() + b" HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+            )
+
+            assert found.startswith(b"HTTP/1.1 400")
+            assert b"not a JSON object" in found
+            assert (seen, at.lines[0]["outcome"]) == ([], "refused")
 
     run(work)
 
@@ -281,7 +309,7 @@ def test_the_key_is_in_nothing_that_is_kept_wherever_an_agent_puts_what_stands_f
                 "user-agent": at.key,
                 "x-mine": KEY[:9],
             }
-            path = f"/v1/{at.key}/messages?key={at.key}&other={at.key}"
+            path = f"/v1/messages?key={at.key}&other={at.key}"
             body = {**ASK, "model": at.key, "messages": [{"role": "user", "content": at.key}]}
             answer = await at.client.post(at.given.address + path, json=body, headers=headers)
 
@@ -506,7 +534,7 @@ def test_a_cache_that_is_broken_asks_again(tmp_path: Path) -> None:
 
 
 def test_what_is_asked_for_is_read_as_far_as_it_can_be() -> None:
-    asked = read_request("/v1/messages", b'{"model": "m", "temperature": 1' + b"0" * 400 + b"}")
+    asked = read_request("messages", "/v1/messages", {"model": "m", "temperature": 10**400})
 
     assert (asked.format, asked.model, asked.temperature) == ("messages", "m", None)
 
@@ -570,8 +598,10 @@ def test_an_agent_that_hangs_up_before_the_figures_come_spends_its_budget_all_th
 
             assert refused.status_code == 402
             assert "has used about 150 of 150 tokens" in refused.json()["error"]["message"]
-            # The provider said 50 and 1, and 99 more went by.
-            assert (at.ledger.usage.total_tokens, at.ledger.guessed.total_tokens) == (51, 99)
+            # The provider said 50 and 1. How much was written nobody measured, and 100 went by.
+            assert (at.ledger.measured.input_tokens, at.ledger.measured.output_tokens) == (50, None)
+            assert (at.ledger.measured.cost_usd, at.ledger.guessed.total_tokens) == (None, 100)
+            assert at.ledger.guessed.cost_usd == pytest.approx(50 * 3e-6 + 100 * 15e-6)
 
     run(work)
 
@@ -590,4 +620,5 @@ def test_a_picture_is_not_taken_for_text() -> None:
         "contents": [{"parts": [{"inlineData": {"mimeType": "image/png", "data": picture}}]}],
     }
 
-    assert characters(json.dumps(body).encode()) == len(r"say \"hi\"")
+    words = len('say "hi"')
+    assert words < characters(body) < words + 4 * len(picture) / 30

@@ -153,7 +153,7 @@ class AcpAgent(AgentDefaults):
             asked = adapter.command(task)
             variable = {known.variable: task.runner.model} if known.variable and task.runner.model else {}
             env = {**variable, **(known.env or {}), **asked.env}
-            extra = _settings(known.adapter, env)
+            extra = _settings(known.adapter, task, env)
             asked = replace(asked, argv=(name, *args, *known.args, *extra), env=env, collect=(), collect_rows={})
         place = options.text("skills_dir")
         skills = skill_copies(task, place) if place else {}
@@ -179,13 +179,13 @@ def _names_model(options: Options) -> bool:
     return any(_MODEL in value for value in (*options.texts("args"), *options.table("env").values()))
 
 
-def _settings(adapter: str, env: Mapping[str, str]) -> tuple[str, ...]:
+def _settings(adapter: str, task: Task, env: Mapping[str, str]) -> tuple[str, ...]:
     """Arguments with the settings that whet gives this program in any case."""
     if adapter != "codex":
         return ()
     from whet.agents.codex import config_args  # noqa: PLC0415
 
-    return tuple(config_args(env))
+    return tuple(config_args(task, env))
 
 
 def _without_skills(asked: AgentCommand, task: Task, elsewhere: bool) -> dict[str, Path]:

@@ -85,6 +85,8 @@ class Task:
     skill: Path | None = None
     # Whether its traffic goes through the gateway, so that no login has to be inside.
     routed: bool = False
+    # The tools of its provider that the gateway lets pass; None if it lets all of them pass.
+    hosted_tools: tuple[str, ...] | None = None
     # The folders of skills in the workspace, such as `.agents/skills/tidy-up`, before the agent begins.
     workspace_skills: tuple[str, ...] = ()
     # The task of Harbor's layout, if the case is one.

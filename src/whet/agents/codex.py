@@ -18,6 +18,7 @@ _CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 _MODE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 # Without either of the last two, every session without a network ends with a stall of 5 s.
 _SETTINGS = ("check_for_update_on_startup=false", "features.plugins=false", "analytics.enabled=false")
+_SEARCH, _NO_SEARCH = "web_search", 'web_search="disabled"'
 _PROVIDER = 'model_providers.whet={name="whet", base_url=%s, wire_api="responses", %s}'
 # Without a key in a variable it takes the one of its login.
 _KEY, _LOGIN = 'env_key="CODEX_API_KEY"', "requires_openai_auth=true"
@@ -67,7 +68,7 @@ class CodexAgent(RecordsAgent):
         state = {"CODEX_HOME": str(task.home / ".codex")} if own else {}
         resume = (*resuming(task, "resume"), "-") if task.resume else ()
         return replace(
-            self.start(task, (*_MODE, *config_args(env)), {"RUST_LOG": _LOG, **state, **env}, last=resume),
+            self.start(task, (*_MODE, *config_args(task, env)), {"RUST_LOG": _LOG, **state, **env}, last=resume),
             log_signs=_SIGNS,
             # It wants its folder to exist; its settings are arguments.
             home_files={".codex/config.toml": b""} if own else {},
@@ -143,10 +144,13 @@ def _skills(task: Task) -> set[str]:
     return {skill.name for skill in task.runner.skills} | {folder.rpartition("/")[2] for folder in there}
 
 
-def config_args(env: Mapping[str, str]) -> Iterator[str]:
+def config_args(task: Task, env: Mapping[str, str]) -> Iterator[str]:
     """Arguments, so that they count in a user's own home as well, before the `args` of a runner, which win."""
     for setting in _SETTINGS:
         yield from ("-c", setting)
+    if task.hosted_tools is not None and _SEARCH not in task.hosted_tools:
+        # Otherwise it would ask its provider for the web with each request, and the gateway would refuse them all.
+        yield from ("-c", _NO_SEARCH)
     if "OPENAI_BASE_URL" in env:
         access = _KEY if "CODEX_API_KEY" in env else _LOGIN
         yield from ("-c", _PROVIDER % (json.dumps(env["OPENAI_BASE_URL"]), access), "-c", 'model_provider="whet"')

@@ -11,19 +11,25 @@ import contextlib
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
 
 import h11
+import httpx2
+import msgspec
 
+from whet.agents.gateway_answers import content_type, followed
 from whet.agents.gateway_asking import Asking, Kept, Source, copied
+from whet.agents.gateway_chat import asking_for_figures, lacks_figures
 from whet.agents.gateway_http import Answer, Client, Cut, Gone, Incoming, error_answer
-from whet.agents.gateway_ledger import Ledger
+from whet.agents.gateway_ledger import Entry, Ledger
+from whet.agents.gateway_mask import KeyMask
 from whet.agents.gateway_refusals import Refusals
 from whet.agents.gateway_routes import Pass, Route
+from whet.agents.gateway_rules import Refused, Rules
 from whet.agents.gateway_tunnel import Tunnels
 from whet.agents.gateway_upstream import (
-    KeyMask,
     Question,
     Unreachable,
     Unsendable,
@@ -34,20 +40,20 @@ from whet.agents.gateway_upstream import (
     question_headers,
 )
 from whet.agents.gateway_wire import Answer as Reading
-from whet.agents.gateway_wire import Asked, characters, error_kind, format_of, is_batch
+from whet.agents.gateway_wire import Asked, characters, error_kind
 from whet.errors import AgentError, BudgetSpent, RunBudgetSpent
 
 # An agent that opens more waits until one of them is closed.
 _MOST_CONNECTIONS = 128
 _BACKLOG = 1024
-# Of an error, what is read for its words.
-_MOST_ERROR = 64 * 1024
 # What providers take; beyond, an agent could bring about an outage, and so choose which of its trials count.
 _USUAL_HEAD, _USUAL_BODY = 8 * 1024, 20 * 1024 * 1024
 _SETTLE_S = 0.5
 _PAUSE_S = 0.05
 _ERROR = 400
-_NO_ALLOWANCE, _FORBIDDEN, _NOT_FOUND, _TOO_LARGE, _UPGRADE, _UNREACHABLE = 402, 403, 404, 413, 426, 502
+_NO_ALLOWANCE, _FORBIDDEN, _NOT_FOUND, _TOO_LARGE, _PACKED, _UPGRADE, _UNREACHABLE = 402, 403, 404, 413, 415, 426, 502
+# How servers say that a request has a field that they do not know.
+_MISUNDERSTOOD = (400, 422)
 # A server may decode a path more than once.
 _DECODED = 3
 
@@ -60,12 +66,16 @@ class Passage:
         route: Route,
         upstream: Upstream,
         *,
+        rules: Rules | None = None,
         tunnels: Tunnels | None = None,
         refusals: Refusals | None = None,
         most_connections: int = _MOST_CONNECTIONS,
         takes_turns: bool = False,
     ) -> None:
         self._route, self._upstream = route, upstream
+        self._rules = rules or Rules(provider=route.provider.name)
+        # Whether streams of chats are asked for their figures: some servers refuse that.
+        self._asks_figures = True
         # Whether it waits for its turn at the provider; then the whole request is there when the turn comes.
         self._takes_turns = takes_turns
         # What may answer before the provider.
@@ -92,7 +102,13 @@ class Passage:
     def given(self, address: str, env: dict[str, str] | None = None) -> Pass:
         """Return what the agent gets to come through here, where *address* leads to our listener."""
         whole = f"{address}/{self._secret}/{self._route.provider.name}"
-        self._pass = Pass(route=self._route, address=whole, secret=self._secret, env=env or {})
+        self._pass = Pass(
+            route=self._route,
+            address=whole,
+            secret=self._secret,
+            env=env or {},
+            hosted_tools=self._rules.hosted_tools,
+        )
         return self._pass
 
     def listen(self) -> str:
@@ -213,14 +229,17 @@ class Passage:
             await client.answer(found)
             return
         path, query = found
-        format = format_of(path) if incoming.method == "POST" else None  # noqa: A001 - the word for it
-        entry = ledger.begin(incoming.method, path, model=format is not None)
-        entry.asked = Asked(format=format)
-        if format is not None and (refused := self._refused(ledger)) is not None:
+        admitted = self._rules.admit(incoming.method, path)
+        if isinstance(admitted, Refused):
+            entry = ledger.begin(incoming.method, path, model=False)
             await client.drain()
-            entry.status = refused.status
-            ledger.done(entry, "refused")
-            await client.answer(refused)
+            await _refuse(client, ledger, entry, error_answer(_FORBIDDEN, admitted.why))
+            return
+        entry = ledger.begin(incoming.method, path, model=admitted.format is not None)
+        entry.asked = Asked(format=admitted.format)
+        if admitted.format is not None and (refused := self._refused(ledger)) is not None:
+            await client.drain()
+            await _refuse(client, ledger, entry, refused)
             return
         async with contextlib.AsyncExitStack() as stack:
             asking = Asking(
@@ -237,7 +256,7 @@ class Passage:
             asking.rest = copied(asking.rest, asking, ledger, uploaded)
             if not incoming.has_body:
                 await asking.whole()
-            await self._pass_on(client, asking, ledger)
+            await self._pass_on(client, asking, ledger, examined=admitted.examined)
 
     def _path(self, incoming: Incoming) -> tuple[str, str] | Answer:
         """Return the path at the provider and the query, or why the request is none of this agent's."""
@@ -250,8 +269,6 @@ class Passage:
         rest = path[len(begin) :]
         if (rest and not rest.startswith("/")) or "#" in query or _leads_elsewhere(rest):
             return error_answer(_ERROR, "this path leads elsewhere")
-        if incoming.method == "POST" and is_batch(rest):
-            return error_answer(_FORBIDDEN, "what is answered later cannot be counted")
         return rest, query
 
     def _refused(self, ledger: Ledger) -> Answer | None:
@@ -270,19 +287,39 @@ class Passage:
         self.verdict = self.verdict or verdict
         self._stop()
 
-    async def _pass_on(self, client: Client, asking: Asking, ledger: Ledger) -> None:
+    async def _examined(self, asking: Asking) -> Answer | None:
+        """Read a request to a model as a whole, and return why it does not pass, or None.
+
+        A body that the agent has not finished is its own affair: the provider is asked only when all of it is there.
+        """
+        await asking.whole()
+        if asking.too_large:
+            return error_answer(_TOO_LARGE, "the request is too large")
+        if asking.incoming.header(b"content-encoding") not in (None, b"identity"):
+            return error_answer(_PACKED, "a packed request cannot be counted: send it as it is")
+        if asking.seen is None:
+            return error_answer(_ERROR, "the request is not a JSON object")
+        if (why := self._rules.examine(asking.entry.asked.format, asking.seen)) is not None:
+            return error_answer(_FORBIDDEN, why)
+        asking.adds_figures = self._asks_figures and lacks_figures(asking.entry.asked, asking.seen)
+        return None
+
+    async def _pass_on(self, client: Client, asking: Asking, ledger: Ledger, *, examined: bool) -> None:
         """Ask the one who answers, and give the agent the answer while it comes."""
         entry = asking.entry
         answer: Answer | None = None
         reading: Reading | None = None
         error = bytearray()
         try:
+            if examined and (refused := await self._examined(asking)) is not None:
+                await _refuse(client, ledger, entry, refused)
+                return
             ledger.sent(entry)
             answer = await self._ask(asking, 0)
             entry.status = answer.status
             await self._look_for_refusal(asking, answer.status)
-            reading = Reading(entry.asked.format, _content_type(answer))
-            await client.answer(_followed(answer, reading, error, partial(ledger.heard, entry)))
+            reading = Reading(entry.asked.format, content_type(answer))
+            await client.answer(followed(answer, reading, error, ledger, entry, hides_figures=asking.adds_figures))
         except Unreachable as trouble:
             try:
                 await asking.whole()
@@ -337,10 +374,12 @@ class Passage:
             reading.finish()
         entry = asking.entry
         tokens, model = (reading.tokens, reading.model) if reading else ({}, None)
+        # An answer that did not come to its end tells only what it took until then.
+        is_whole = (not left and broken is None) or (reading is not None and reading.complete)
         # Most answers say what they took, so most requests need not be searched for their text.
-        is_known = not left and broken is None and tokens.keys() >= {"input_tokens", "output_tokens"}
-        text = (0, 0) if is_known else (characters(asking.body), reading.written if reading else 0)
-        end = partial(ledger.done, entry, tokens=tokens, model=model, text=text)
+        is_known = is_whole and tokens.keys() >= {"input_tokens", "output_tokens"}
+        text = (0, 0) if is_known else (characters(asking.seen), reading.written if reading else 0)
+        end = partial(ledger.done, entry, tokens=tokens, model=model, text=text, whole=is_whole)
         if broken is not None:
             end("cut", kind="network", said=f"the answer broke off: {broken}")
         elif entry.status is not None and entry.status >= _ERROR:
@@ -370,15 +409,16 @@ class Passage:
             await asking.whole()
             if asking.too_large:
                 return error_answer(_TOO_LARGE, "the request is too large")
+        anew = asking.anew if asking.entry.asked.format != "other" else None
         question = Question(
             method=incoming.method,
             url=f"{self._route.url}{asking.path}{query}",
-            headers=question_headers(incoming.headers, keys),
-            body=bytes(asking.body) or (asking.rest if incoming.has_body else None),
+            headers=question_headers(incoming.headers, keys, anew=anew is not None),
+            body=anew or bytes(asking.body) or (asking.rest if incoming.has_body else None),
         )
         asking.entry.paid = True
-        response = await asking.stack.enter_async_context(self._upstream.ask(question))
-        mask = KeyMask(keys)
+        response = await self._response(asking, question)
+        mask = KeyMask(keys.values())
         headers = [(name, mask.all_of(value)) for name, value in answer_headers(response)]
 
         async def pieces() -> AsyncIterator[bytes]:
@@ -389,6 +429,27 @@ class Passage:
                 yield rest
 
         return Answer(status=response.status_code, headers=headers, pieces=pieces())
+
+    async def _response(self, asking: Asking, question: Question) -> httpx2.Response:
+        """Ask the provider; without asking for figures, if it does not understand that."""
+        if not asking.adds_figures or asking.seen is None:
+            return await asking.stack.enter_async_context(self._upstream.ask(question))
+        more = replace(question, body=msgspec.json.encode(asking_for_figures(asking.seen)))
+        first = await asking.stack.enter_async_context(contextlib.AsyncExitStack())
+        response = await first.enter_async_context(self._upstream.ask(more))
+        if response.status_code not in _MISUNDERSTOOD:
+            return response
+        await first.aclose()
+        response = await asking.stack.enter_async_context(self._upstream.ask(question))
+        self._asks_figures = response.status_code >= _ERROR
+        return response
+
+
+async def _refuse(client: Client, ledger: Ledger, entry: Entry, refused: Answer) -> None:
+    """Note that whet refused a request, and say why."""
+    entry.status = refused.status
+    ledger.done(entry, "refused")
+    await client.answer(refused)
 
 
 def _is_usual(asking: Asking) -> bool:
@@ -410,35 +471,3 @@ async def _gone(client: Client, uploaded: asyncio.Event) -> None:
     """Return when the agent hangs up after its request."""
     await uploaded.wait()
     await client.watch()
-
-
-def _content_type(answer: Answer) -> str:
-    found = next((value for name, value in answer.headers if name.lower() == b"content-type"), b"")
-    return found.decode("latin-1").strip().lower()
-
-
-def _followed(answer: Answer, reading: Reading, error: bytearray, heard: Callable[[], object]) -> Answer:
-    """Return *answer*, read while it passes; the agent gets each piece first."""
-    source = answer.pieces
-
-    async def pieces() -> AsyncIterator[bytes]:
-        if source is None:
-            heard()
-            yield answer.data
-            note(answer.data)
-            return
-        async with contextlib.aclosing(source) as rest:  # type: ignore[type-var] # they are generators
-            async for piece in rest:
-                heard()
-                yield piece
-                note(piece)
-
-    def note(piece: bytes) -> None:
-        if answer.status >= _ERROR:
-            error.extend(piece[: _MOST_ERROR - len(error)])
-        else:
-            reading.feed(piece)
-
-    length = any(name.lower() == b"content-length" for name, _ in answer.headers)
-    more = () if length or source is not None else ((b"content-length", str(len(answer.data)).encode()),)
-    return Answer(status=answer.status, headers=[*answer.headers, *more], pieces=pieces())

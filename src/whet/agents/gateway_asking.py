@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
 
 from whet.agents.gateway_http import Answer, Incoming
 from whet.agents.gateway_ledger import Entry, Ledger
-from whet.agents.gateway_wire import read_request
+from whet.agents.gateway_wire import read_body, read_request
 from whet.dataclass import dataclass
 
 # Of all requests of an agent under way together, what is kept to be looked at.
 _MOST_KEPT = 64 * 1024 * 1024
+# As many pieces of one request or answer are passed on before all others have their turn.
+_AT_A_TIME = 32
 
 
 @dataclass(slots=True)
@@ -40,6 +42,11 @@ class Asking:
     # Whether the body is too large to be kept, together with those of others.
     too_large: bool = False
     kept: Kept
+    # The object that the body is, and what leaves instead of it; None before it is read, and if it is none.
+    seen: Mapping[str, Any] | None = None
+    anew: bytes | None = None
+    # Whether what leaves asks for figures that the agent did not ask for.
+    adds_figures: bool = False
 
     def keep(self, piece: bytes) -> None:
         """Keep a piece of the body, if there is room for it."""
@@ -76,16 +83,28 @@ class Ask(Protocol):
         """Return the answer to *asking*."""
 
 
+async def fairly(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield *pieces*, and let others go on in between: tiny ones may be there by the million, without a pause."""
+    number = 0
+    async for piece in pieces:
+        yield piece
+        number += 1
+        if number % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
+
+
 async def copied(
     body: AsyncIterator[bytes], asking: Asking, ledger: Ledger, uploaded: asyncio.Event
 ) -> AsyncIterator[bytes]:
     """Yield the body, and read at its end what is asked for."""
     digest, entry = hashlib.blake2b(asking.path.encode(), digest_size=16), asking.entry
-    async for piece in body:
+    async for piece in fairly(body):
         digest.update(piece)
         asking.keep(piece)
         yield piece
+    if asking.body and (found := read_body(bytes(asking.body))) is not None:
+        asking.seen, asking.anew = found
     if entry.asked.format is not None:
-        entry.asked = read_request(asking.path, bytes(asking.body))
+        entry.asked = read_request(entry.asked.format, asking.path, asking.seen or {})
         ledger.retried(entry, digest.digest())
     uploaded.set()

@@ -23,7 +23,7 @@ _MOST_HEAD = 64 * 1024
 # What a client may send ahead, while its request is being answered.
 _MOST_AHEAD = 1024 * 1024
 _MOST_DRAINED = 64 * 1024 * 1024
-_ERROR = 400
+_ERROR, _FORBIDDEN = 400, 403
 # These speak of one connection, and not of what is sent over it.
 HOP_BY_HOP = frozenset(
     (
@@ -211,7 +211,8 @@ class Client:
 
 def error_answer(status: int, message: str, headers: Headers = ()) -> Answer:
     """Return an error in a form that agents of every provider show."""
-    error = {"type": "invalid_request_error", "code": "whet", "message": f"whet: {message}", "status": str(status)}
+    kind = "permission_error" if status == _FORBIDDEN else "invalid_request_error"
+    error = {"type": kind, "code": "whet", "message": f"whet: {message}", "status": str(status)}
     data = json.dumps({"type": "error", "error": error}).encode()
     return Answer(status=status, headers=[(b"content-type", b"application/json"), *headers], data=data)
 

@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +29,13 @@ _LONGEST_WORD = 200
 _LONGEST_MESSAGE = 500
 # An agent that asks without end must not fill the disk.
 _MOST_LINES = 100_000
+# How a request ended that a provider was paid for, or may have been.
+_ANSWERED = ("answered", "left", "cut")
+# The figures that make up what a request took, and their parts.
+_PARTS = {"input_tokens": ("cached_tokens", "cache_write_tokens"), "output_tokens": ("reasoning_tokens",)}
+_NEEDED = tuple(_PARTS)
+# An agent that kept its answer waiting for longer than this may have had it cut off.
+_LONGEST_HELD_UP_S = 5.0
 # The rounding error of a sum of dollars.
 _ROUNDING_USD = 1e-9
 
@@ -48,10 +55,13 @@ class Entry:
     # Whether the provider was asked, and so is paid.
     paid: bool = False
     status: int | None = None
-    # When it was handed on, when its answer began, and when its last piece came.
+    # When it was handed on, when its answer began, and since when the provider has said nothing.
     sent: float | None = None
     first: float | None = None
     heard: float = 0.0
+    # Whether the agent has yet to take what the provider said, and for how long it kept the provider waiting.
+    held_up: bool = False
+    held_up_s: float = 0.0
     retries: int = 0
     digest: bytes = b""
 
@@ -81,12 +91,15 @@ class Ledger:
         masker: Masker,
         limits: Limits | None = None,
         silence_s: float = 30.0,
+        trusted: bool = True,
         allowance: Callable[[], str | None] = lambda: None,
         spend: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._spend = spend
         self._path, self._masker, self._limits = path, masker, limits or Limits()
         self._silence_s, self._allowance = silence_s, allowance
+        # Whether the agent is a program that whet knows, and not the one under test.
+        self.trusted = trusted
         timeout_s = self._limits.timeout_s
         self._until = time.monotonic() + timeout_s if timeout_s else None
         self._file: int | None = None
@@ -102,8 +115,10 @@ class Ledger:
         # What answers took that did not say so, for budgets alone: by their text, which is no more than a guess.
         self.guessed = Usage()
         self._paid = self._faulted = 0
-        # Requests to models, and those of them whose tokens or cost are not known.
-        self.asked = self.untold = self.unpriced = 0
+        # Requests to models, those of them whose cost is not known, and those whose answer the agent did not wait for.
+        self.asked = self.unpriced = self.abandoned = 0
+        # The figures that some answer did not tell, so that no sum of them was measured.
+        self._untold: set[str] = set()
         load_prices()
 
     def begin(self, method: str, path: str, *, model: bool) -> Entry:
@@ -138,13 +153,20 @@ class Ledger:
         self._open[entry.number] = entry
 
     def heard(self, entry: Entry) -> None:
-        """Note a piece of an answer."""
+        """Note a piece of an answer, which the agent has yet to take."""
         now = time.monotonic()
         if self._late(now):
             return
-        entry.heard = now
+        entry.heard, entry.held_up = now, True
         if entry.first is None:
             entry.first = now
+
+    def taken(self, entry: Entry) -> None:
+        """Note that the agent has taken what there was: now it is the provider's turn."""
+        now = time.monotonic()
+        if entry.held_up and not self._late(now):
+            entry.held_up_s += now - entry.heard
+            entry.heard, entry.held_up = now, False
 
     def done(
         self,
@@ -156,14 +178,19 @@ class Ledger:
         kind: TroubleKind | None = None,
         said: str = "",
         text: tuple[int, int] = (0, 0),
+        whole: bool = True,
     ) -> None:
-        """Note how a request ended, and write its line; *text* is how many characters were asked and answered."""
+        """Note how a request ended, and write its line; *text* is how many characters were asked and answered.
+
+        What an answer that is not *whole* told of its output holds only for its beginning.
+        """
         now = time.monotonic()
         late = self._late(now)
         if entry.asked.format is not None:
-            usage = self._count(entry, outcome, tokens or {}, model)
-            if outcome in ("answered", "left", "cut") and entry.paid:
-                self._guess(usage, text, whole=outcome == "answered", model=model or entry.asked.model)
+            told = from_gateway(tokens or {})
+            usage = self._count(entry, outcome, told if whole else _without_output(told), model)
+            if outcome in _ANSWERED and entry.paid:
+                self._guess(usage, told, text, model=model or entry.asked.model)
             if not late:
                 self._judge(entry, outcome, kind, said, now)
         else:
@@ -179,39 +206,42 @@ class Ledger:
         if self._open.pop(entry.number, None) is not None and not self._open:
             self._waited_s += now - self._waiting_since
 
-    def _count(self, entry: Entry, outcome: Outcome, tokens: Mapping[str, int], model: str | None) -> Usage:
+    def _count(self, entry: Entry, outcome: Outcome, told: Usage, model: str | None) -> Usage:
         """Add what a request took; one that failed as a whole took nothing, nor one that the cache answered."""
         if entry.by == "cache":
             return Usage()
         self._paid += entry.paid
         self._faulted += outcome != "answered" and _is_fault(entry)
-        usage = priced(from_gateway(tokens), model or entry.asked.model)
+        usage = priced(told, model or entry.asked.model)
         if usage.cost_usd is None and model != entry.asked.model:
             # A provider may answer with a name of its own for the model.
             usage = priced(usage, entry.asked.model)
-        if usage.total_tokens is None:
-            self.untold += outcome in ("answered", "left") and entry.first is not None
-        else:
+        if usage.total_tokens is not None:
             self.unpriced += usage.cost_usd is None
             self._spend(usage.total_tokens)
-        if tokens:
-            self.usage = self.usage + usage
-            self.unpaid = self.unpaid if entry.paid else self.unpaid + usage
+        elif outcome in _ANSWERED and (entry.paid or entry.first is not None):
+            self.abandoned += outcome != "answered"
+            self._untold |= {name for name in _NEEDED if getattr(usage, name) is None}
+        self.usage = self.usage + usage
+        self.unpaid = self.unpaid if entry.paid else self.unpaid + usage
         return usage
 
-    def _guess(self, known: Usage, text: tuple[int, int], *, whole: bool, model: str | None) -> None:
+    def _guess(self, known: Usage, told: Usage, text: tuple[int, int], *, model: str | None) -> None:
         """Guess what is not *known*: an agent that does not wait for the figures of an answer pays for it as well."""
-        if whole and known.total_tokens is not None:
+        if known.total_tokens is not None:
             return
         read, written = map(tokens_of, text)
-        # The beginning of an answer has figures of the beginning only. What is guessed has no mark, because a guess has
-        # no price.
-        missing = Usage(
-            input_tokens=read if known.input_tokens is None else 0,
-            output_tokens=max(0, written - (known.output_tokens or 0)),
+        # What is guessed has no mark, because a guess has no price.
+        likely = Usage(
+            input_tokens=read if known.input_tokens is None else known.input_tokens,
+            output_tokens=max(written, told.output_tokens or 0),
+            cached_tokens=known.cached_tokens,
+            cache_write_tokens=known.cache_write_tokens,
         )
-        self._spend(missing.total_tokens or 0)
-        self.guessed = self.guessed + priced(missing, model)
+        self._spend(likely.total_tokens or 0)
+        # Its cost is that of all of it, also of the part that is known: a part of a cost is in no sum.
+        missing = replace(likely, cached_tokens=None, cache_write_tokens=None, cost_usd=priced(likely, model).cost_usd)
+        self.guessed = self.guessed + (missing if known.input_tokens is None else replace(missing, input_tokens=0))
 
     def _judge(self, entry: Entry, outcome: Outcome, kind: TroubleKind | None, said: str, now: float) -> None:
         """A good answer ends all trouble; an agent that stops waiting for a silent provider tells of one."""
@@ -222,7 +252,10 @@ class Ledger:
             if entry.first is not None:
                 self._firsts.append(entry.first - entry.began)
             return
-        if outcome == "left" and now - entry.heard >= self._silence_s:
+        if outcome == "cut" and entry.held_up_s >= _LONGEST_HELD_UP_S:
+            # A provider does not wait for ever for an agent that does not take its answer.
+            kind = None
+        if outcome == "left" and self._is_silent(entry) and now - entry.heard >= self._silence_s:
             kind, said = "network", f"the provider said nothing for {now - entry.heard:.0f} s, and the agent hung up"
         if kind is None:
             return
@@ -230,6 +263,14 @@ class Ledger:
         message = self._masker.text(said[:_LONGEST_MESSAGE]) or kind
         self._trouble = Trouble(message=message, kind=kind, status=entry.status)
         self._troubles += 1
+
+    def _is_silent(self, entry: Entry) -> bool:
+        """Return whether it is the provider's turn to speak.
+
+        A program under test may ask for an answer that takes long, and have it as a whole: then it is no silence.
+        """
+        begun = entry.status is not None or entry.asked.streams
+        return entry.sent is not None and not entry.held_up and (self.trusted or begun)
 
     def retried(self, entry: Entry, digest: bytes) -> None:
         """Note how often the same request had failed before."""
@@ -239,7 +280,8 @@ class Ledger:
         """Return what was seen until now, or until the time limit."""
         now = time.monotonic()
         at = min(now, self._until) if self._until is not None else now
-        waiting = [entry.heard for entry in self._open.values() if entry.asked.format is not None]
+        asked = [entry for entry in self._open.values() if entry.asked.format is not None]
+        waiting = [entry.heard if self._is_silent(entry) else at for entry in asked]
         return Witness(
             asked=self.asked,
             answered=self._answered,
@@ -249,9 +291,16 @@ class Ledger:
         )
 
     @property
-    def has_figures(self) -> bool:
-        """Whether the tokens of all that was answered are known, and there were any."""
-        return self.usage.total_tokens is not None and not self.untold
+    def measured(self) -> Usage:
+        """What was used, as far as all answers tell; a part of a sum is no sum."""
+        under_way = any(entry.paid and entry.asked.format is not None for entry in self._open.values())
+        untold = set(_NEEDED) if under_way else self._untold
+        unknown = {part for name in untold for part in (name, *_PARTS[name])}
+        known = {name: source for name, source in self.usage.sources.items() if name not in unknown}
+        if untold:
+            known.pop("total_tokens", None)
+        usage = replace(self.usage, **dict.fromkeys(unknown), sources=known) if unknown else self.usage
+        return replace(usage, cost_usd=None, cost_source=None) if untold or self.unpriced else usage
 
     @property
     def free(self) -> bool:
@@ -306,6 +355,14 @@ class Ledger:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _without_output(told: Usage) -> Usage:
+    """Return what an answer told of its input."""
+    sources = {
+        name: source for name, source in told.sources.items() if name in ("input_tokens", *_PARTS["input_tokens"])
+    }
+    return replace(told, output_tokens=None, reasoning_tokens=None, sources=sources)
 
 
 def _is_fault(entry: Entry) -> bool:

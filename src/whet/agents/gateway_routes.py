@@ -133,6 +133,8 @@ class Pass:
     secret: str
     # More variables, such as those of a proxy.
     env: Mapping[str, str] = field(default_factory=dict)
+    # The tools of the provider that pass; None if all of them do.
+    hosted_tools: tuple[str, ...] | None = None
 
     @property
     def variables(self) -> dict[str, str]:
@@ -162,7 +164,7 @@ class Pass:
         environ = {name: value for name, value in task.environ.items() if name in kept or not looks_secret(name)}
         env = {**options.table("env"), **self.variables}
         runner = replace(task.runner, options={**task.runner.options, "env": env})
-        return replace(task, environ=environ, runner=runner, routed=True)
+        return replace(task, environ=environ, runner=runner, routed=True, hosted_tools=self.hosted_tools)
 
     def case_env(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of a case without what would lead around the gateway."""

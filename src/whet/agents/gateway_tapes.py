@@ -230,14 +230,19 @@ def _in_one(pieces: list[tuple[float, bytes]]) -> list[tuple[float, str]]:
 def _in_frames(pieces: list[tuple[float, bytes]]) -> list[tuple[float, str]]:
     """Return the events of a stream, each with the time that it took: how a network cut them says nothing."""
     found: list[tuple[float, str]] = []
-    rest, waited_s = b"", 0.0
+    rest, waited_s = bytearray(), 0.0
     for after_s, piece in pieces:
         waited_s += after_s
-        *frames, rest = (rest + piece.replace(b"\r\n", b"\n")).split(b"\n\n")
+        rest += piece.replace(b"\r\n", b"\n")
+        # Look only where an event may end: looking at a long one again with each piece of it takes too long.
+        if b"\n" not in piece:
+            continue
+        *frames, last = bytes(rest).split(b"\n\n")
+        rest[:] = last
         for frame in frames:
             found.append((waited_s, _text(frame + b"\n\n")))
             waited_s = 0.0
-    return [*found, (waited_s, _text(rest))] if rest else found
+    return [*found, (waited_s, _text(bytes(rest)))] if rest else found
 
 
 class Player:

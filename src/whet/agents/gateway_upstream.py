@@ -15,7 +15,6 @@ from whet.agents.gateway_http import Cut, Headers, end_to_end
 from whet.agents.gateway_routes import KEY_HEADERS
 from whet.agents.turnstile import Passing, Turnstile
 from whet.dataclass import dataclass
-from whet.ground.secrets import overlap, written_forms
 
 # So that whet can tell within 30 s that nobody can reach a provider (`gateway_refusals.py`).
 _CONNECT_S = 10.0
@@ -30,7 +29,6 @@ _OWN_HEADERS = (
     b"x-http-method",
     b"x-method-override",
 )
-_SHORTEST_KEY = 16
 
 
 class Unreachable(Exception):
@@ -146,62 +144,31 @@ def answer_headers(response: httpx2.Response) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in end_to_end(response.headers.raw) if name not in dropped]
 
 
-def question_headers(headers: Headers, keys: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a request as the provider gets it: with the real keys, to be answered without packing."""
+def question_headers(headers: Headers, keys: Mapping[bytes, bytes], *, anew: bool) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a request as the provider gets it: with the real keys, to be answered without packing.
+
+    If its body is written *anew*, it has another length.
+    """
+    dropped = (*_OWN_HEADERS, b"content-length") if anew else _OWN_HEADERS
     kept = [
         (name, _with_key(value, keys) if name in KEY_HEADERS else value)
         for name, value in end_to_end(headers)
-        if name not in _OWN_HEADERS
+        if name not in dropped
     ]
     return [*kept, (b"accept-encoding", b"identity")]
 
 
 def _with_key(value: bytes, keys: Mapping[bytes, bytes]) -> bytes:
-    for made_up, real in keys.items():
-        value = value.replace(made_up, real)
-    return value
+    """Return a header with the real key in the place of the made-up one, if it is that key and nothing more.
+
+    With more around it, a provider that repeats a part of a header could repeat a part of the key.
+    """
+    scheme, blank, key = value.rpartition(b" ")
+    return scheme + blank + keys[key] if key in keys and scheme.lower() in (b"", b"bearer") else value
 
 
 def query_with_key(query: str, keys: Mapping[bytes, bytes]) -> str:
     """Return a query with the real key where a made-up one is: some agents send it there."""
-    parts = query.split("&")
-    found = [_with_key(part.encode(), keys).decode() if part.startswith("key=") else part for part in parts]
-    return "&".join(found)
-
-
-class KeyMask:
-    """Covers real keys in an answer, piece by piece; a provider may repeat what it was sent.
-
-    What covers a key is as long as the key, so that the length of an answer stays true.
-    """
-
-    def __init__(self, keys: Mapping[bytes, bytes]) -> None:
-        covered = [key.decode() for key in keys.values() if _is_told_apart(key)]
-        forms = {form.encode() for key in covered for form in written_forms(key)}
-        self._forms = sorted((form for form in forms if form), key=len, reverse=True)
-        self._rest = b""
-
-    def feed(self, piece: bytes) -> bytes:
-        """Return what can be passed on now."""
-        data = self._rest + piece if self._rest else piece
-        held = max((overlap(data, form) for form in self._forms), default=0)
-        cut = len(data) - held
-        data, self._rest = data[:cut], data[cut:]
-        return self.all_of(data)
-
-    def all_of(self, data: bytes) -> bytes:
-        """Return *data*, which is all there is, without keys."""
-        for form in self._forms:
-            if form in data:
-                data = data.replace(form, b"*" * len(form))
-        return data
-
-    def finish(self) -> bytes:
-        """Return what was held back."""
-        rest, self._rest = self._rest, b""
-        return self.all_of(rest)
-
-
-def _is_told_apart(key: bytes) -> bool:
-    """Return whether a key cannot be an ordinary word, as servers of your own take, such as "placeholder"."""
-    return len(key) >= _SHORTEST_KEY and any(byte in b"0123456789" for byte in key)
+    parts = (part.partition("=") for part in query.split("&"))
+    found = ((name, sign, keys.get(value.encode()) if name == "key" else None, value) for name, sign, value in parts)
+    return "&".join(name + sign + (real.decode() if real else value) for name, sign, real, value in found)

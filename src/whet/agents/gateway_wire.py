@@ -6,22 +6,28 @@ them than it needs.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote
 
-from whet.agents.records import input_figures, number, parse, plus, rows, status_kind, table, text
+import msgspec
+
+from whet.agents.records import Lines, input_figures, number, parse, plus, rows, status_kind, table, text
 from whet.dataclass import dataclass
 from whet.model.seen import TroubleKind
+from whet.model.session import token_count
 
-Format = Literal["messages", "responses", "chat", "gemini"]
+# The last one is of requests that settings allow, and that may be paid for.
+Format = Literal["messages", "responses", "chat", "gemini", "other"]
 Tokens: TypeAlias = dict[str, int | None]
 
 # A frame of a stream may hold a whole answer; a larger one is not read.
 _MOST_BYTES = 32 * 1024 * 1024
-_GEMINI = re.compile(r"/(?:tuned)?models/(?P<model>[^/:]+):(?:stream)?generatecontent$", re.IGNORECASE)
+_GEMINI = re.compile(r"/(?:tuned)?models/(?P<model>[^/:]+):(?P<streams>stream)?generatecontent$", re.IGNORECASE)
 _ENDINGS: dict[str, Format] = {"/messages": "messages", "/responses": "responses", "/completions": "chat"}
 # What is asked in one piece and answered hours later.
 _BATCHES = re.compile(r"/batches$|:(?:async)?batch\w*content$", re.IGNORECASE)
@@ -34,8 +40,7 @@ _NO_ROOM = re.compile(
 )
 _NO_ROOM_CODE = "context_length_exceeded"
 _NO_KEY = "API_KEY_INVALID"
-# Where every format has its text, in requests and in answers; data of pictures is elsewhere.
-_TEXT = re.compile(rb'"(?:text|delta|content|arguments|partial_json|thinking|input)"\s*:\s*"((?:[^"\\]|\\.)*)')
+_NO_MONEY = re.compile(r"credit balance is too low|billing", re.IGNORECASE)
 _BAD_REQUEST = 400
 
 
@@ -46,6 +51,8 @@ class Asked:
     format: Format | None = None
     model: str | None = None
     temperature: float | None = None
+    # Whether the answer is to come piece by piece.
+    streams: bool = False
 
 
 def format_of(path: str) -> Format | None:
@@ -66,25 +73,69 @@ def _spelled(path: str) -> str:
     return unquote(path).partition(";")[0].rstrip("/")
 
 
-def read_request(path: str, body: bytes) -> Asked:
-    """Return what a posted *body* asks for; an unreadable one has no model."""
+def read_request(format: Format | None, path: str, seen: Mapping[str, Any]) -> Asked:  # noqa: A002 - the word for it
+    """Return what a posted body asks for; an unreadable one has no model."""
     named = _GEMINI.search(_spelled(path))
-    seen = parse(body)
     config = table(seen, "generationConfig") if named else seen
     given, temperature = config.get("temperature"), None
     if isinstance(given, int | float) and not isinstance(given, bool):
         with suppress(OverflowError):
             temperature = float(given)
     return Asked(
-        format=format_of(path),
+        format=format,
         model=named["model"] if named else text(seen, "model"),
         temperature=temperature,
+        streams=named["streams"] is not None if named else bool(seen.get("stream")),
     )
 
 
-def characters(data: bytes | bytearray) -> int:
-    """Return how much text there is in a request or in a part of an answer."""
-    return sum(len(found[1]) for found in _TEXT.finditer(data))
+def read_body(body: bytes) -> tuple[dict[str, Any], bytes] | None:
+    """Return the object that a body is, and the body written anew, so that a provider reads what we read.
+
+    Of a key that is there twice, two could read two things. None if it is no object.
+    """
+    try:
+        value = msgspec.json.decode(body)
+        anew = msgspec.json.encode(value)
+    except (ValueError, OverflowError, RecursionError):
+        # Numbers of any size, and half of a surrogate pair, because a program cut its text.
+        try:
+            value = json.loads(body.decode())
+            anew = json.dumps(value).encode()
+        except (ValueError, RecursionError):
+            return None
+    return (value, anew) if isinstance(value, dict) else None
+
+
+# What no model reads as text, by the names of its fields: words of the protocol, unless they are too long to be some.
+_WORDS = frozenset(
+    (
+        *("type", "role", "object", "model", "status", "finish_reason", "stop_reason", "finishReason", "service_tier"),
+        *("id", "item_id", "call_id", "tool_use_id", "tool_call_id", "response_id", "responseId", "modelVersion"),
+        *("system_fingerprint", "media_type", "mimeType", "detail", "phase", "obfuscation"),
+    )
+)
+_LONGEST_WORD = 100
+# Pictures, sound and what only the provider can read: a token holds more of it than of text.
+_DATA = frozenset(("data", "signature", "encrypted_content", "thoughtSignature", "b64_json", "file_data"))
+_TEXT_IN_DATA = 32
+
+
+def characters(seen: Any) -> int:
+    """Return how much text there is in a request or in a part of an answer, whatever its fields are called."""
+    total, places = 0, [("", seen)]
+    while places:
+        name, value = places.pop()
+        if isinstance(value, str):
+            if name in _DATA or value.startswith("data:"):
+                total += len(value) // _TEXT_IN_DATA
+            elif name not in _WORDS or len(value) > _LONGEST_WORD:
+                total += len(value)
+        elif isinstance(value, dict):
+            places += value.items()
+        elif isinstance(value, list):
+            places += ((name, each) for each in value)
+    return total
 
 
 def _of_messages(usage: Mapping[str, Any]) -> Tokens:
@@ -124,11 +175,21 @@ def _of_gemini(usage: Mapping[str, Any]) -> Tokens:
     }
 
 
+def _of_other(usage: Mapping[str, Any]) -> Tokens:
+    """Whatever it is called; what has only a total, such as embeddings, writes nothing."""
+    found = {**_of_chat(usage), **{name: value for name, value in _of_responses(usage).items() if value is not None}}
+    read, total = found["input_tokens"], number(usage, "total_tokens")
+    if found["output_tokens"] is None and read is not None and total is not None:
+        found["output_tokens"] = max(0, total - read)
+    return found
+
+
 _FIGURES: dict[Format, Callable[[Mapping[str, Any]], Tokens]] = {
     "messages": _of_messages,
     "responses": _of_responses,
     "chat": _of_chat,
     "gemini": _of_gemini,
+    "other": _of_other,
 }
 # Where a whole answer, the beginning of a stream or its end tell their figures.
 _PLACES = (("message", "usage"), ("response", "usage"), ("usage",), ("usageMetadata",))
@@ -172,9 +233,9 @@ class Answer:
                 self._take(frame)
         elif self._whole is not None:
             whole, self._whole = bytes(self._whole), None
-            self.written += characters(whole)
             # A stream of Gemini that is no stream of events is a list of answers.
             for seen in rows(parse(b'{"all":' + whole + b"}"), "all") if whole[:1] == b"[" else (parse(whole),):
+                self.written += _written(table(seen))
                 self._note(table(seen))
 
     @property
@@ -182,13 +243,15 @@ class Answer:
         """What it took, by our names, as far as the answer says; empty if it says nothing."""
         if self._format is None or not self._usage:
             return {}
-        return {name: value for name, value in _FIGURES[self._format](self._usage).items() if value is not None}
+        figures = _FIGURES[self._format](self._usage)
+        return {name: value for name, found in figures.items() if (value := token_count(found)) is not None}
 
     def _take(self, frame: bytes) -> None:
         self.complete = self.complete or frame == _DONE or any(word in frame for word in _LAST)
-        self.written += characters(frame)
+        seen = parse(frame)
+        self.written += _written(seen)
         if any(word in frame for word in _TELLING):
-            self._note(parse(frame))
+            self._note(seen)
 
     def _note(self, seen: Mapping[str, Any]) -> None:
         """Later figures replace earlier ones: every format tells totals, some of them in two parts."""
@@ -200,27 +263,41 @@ class Answer:
             self.error = failed
 
 
+# The events of streams that repeat at their end what came before in pieces.
+_WHOLES = re.compile(r"response\.(created|in_progress|completed|incomplete|failed)$|.*\.(done|added)$|message_start$")
+
+
+def _written(seen: Mapping[str, Any]) -> int:
+    """Return how much text a part of an answer adds to it."""
+    kind = seen.get("type")
+    return 0 if isinstance(kind, str) and _repeats(kind) else characters(seen)
+
+
+@lru_cache(maxsize=64)
+def _repeats(kind: str) -> bool:
+    # A stream has a few kinds of events, and thousands of them.
+    return _WHOLES.match(kind) is not None
+
+
 class Frames:
     """Takes a stream of events apart; gives the data of each event."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._lines = Lines()
         self._data: list[bytes] = []
         self._size = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Yield the events that are complete with *piece*."""
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        for line in lines:
+        for line in self._lines.take(piece):
             yield from self._line(line.rstrip(b"\r"))
-        if len(self._rest) > _MOST_BYTES:
-            self._rest = b""
+        if self._lines.held > _MOST_BYTES:
+            self._lines = Lines()
 
     def finish(self) -> Iterator[bytes]:
         """Yield an event that the end of the stream completes."""
-        rest, self._rest = self._rest, b""
-        yield from self._line(rest.rstrip(b"\r"))
-        yield from self._line(b"")
+        for line in (*self._lines.take(b"\n"), b""):
+            yield from self._line(line.rstrip(b"\r"))
 
     def _line(self, line: bytes) -> Iterator[bytes]:
         if line.startswith(b"data:"):
@@ -247,6 +324,8 @@ def error_kind(status: int | None, body: bytes | Mapping[str, Any]) -> tuple[Tro
     if status == 404:  # noqa: PLR2004 - of an address, not of a model
         return "other", said
     if any(text(detail, "reason") == _NO_KEY for detail in rows(error, "details")):
+        return "auth", said
+    if status == _BAD_REQUEST and _NO_MONEY.search(said):
         return "auth", said
     kinds: dict[str, TroubleKind] = {
         "overloaded_error": "overloaded",

@@ -26,6 +26,7 @@ _SHORTEST = 8
 _SHORTEST_UNNAMED = 20
 # Text with two bytes a character has zeros, as bytes or as escapes.
 _ZEROS = (b"\0", b"\\u0000", b"\\x00")
+_ZEROS_BEGUN = (b"\\", b"\\u", b"\\u0", b"\\u00", b"\\u000", b"\\x", b"\\x0")
 
 
 def looks_secret(name: str) -> bool:
@@ -150,7 +151,11 @@ class Masker:
 
     def finds(self, data: bytes) -> bool:
         """Return whether something in *data* would be replaced."""
-        return any(form in data for form in self._likely(data))
+        # A loop, because this is asked for each piece of each answer of a model.
+        for form in self._likely(data):  # noqa: SIM110
+            if form in data:
+                return True
+        return False
 
     def data(self, data: bytes) -> bytes:
         """Return *data* without secrets, also if two of them overlap."""
@@ -186,8 +191,9 @@ class Masker:
 
     def _likely(self, data: bytes) -> list[bytes]:
         """Return the forms to look for: wide ones only if there is a zero, or the beginning of an escaped one."""
-        wide = any(zero in data for zero in _ZEROS) or data.endswith((b"\\", b"\\u", b"\\u0", b"\\u00", b"\\u000"))
-        return self._forms + self._wide if wide or data.endswith((b"\\x", b"\\x0")) else self._forms
+        raw, json_escape, python_escape = _ZEROS
+        wide = raw in data or json_escape in data or python_escape in data or data.endswith(_ZEROS_BEGUN)
+        return self._forms + self._wide if wide else self._forms
 
     def found(self, data: bytes) -> list[tuple[int, int]]:
         """Return the start and end of each secret; overlapping ones count as one."""

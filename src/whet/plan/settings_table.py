@@ -18,6 +18,7 @@ from whet.model.request import SANDBOXES
 from whet.model.run import METRICS, SCHEDULES
 from whet.reading.fields import LARGEST_WHOLE, Fields, variable_problem
 from whet.reading.hosts import cluster_problem, host_problem
+from whet.reading.requests import request_problem
 from whet.reading.text import shown
 
 # Anything that TOML can hold.
@@ -294,6 +295,12 @@ _FAULTS: Table = {
     "seed": _whole(0),
 }
 
+# What a key may be used for besides asking a model, and what a provider may do besides answering.
+_LENT: Table = {
+    "allow_requests": Setting(problem=request_problem, many=True),
+    "allow_hosted_tools": _TEXTS,
+}
+
 _AGENT: Table = {
     "type": _TEXT,
     "model": _TEXT,
@@ -316,6 +323,7 @@ _AGENT: Table = {
     "network_required": _FLAG,
     # Hosts besides the model, with `network = "model"`.
     "allow": Setting(problem=host_problem, many=True),
+    **_LENT,
     "faults": _FAULTS,
     # For agents of type command and acp: whose variables they take.
     "provider": _one_of("anthropic", "openai", "gemini"),
@@ -356,6 +364,7 @@ _GATEWAY: Table = {
     "max_trials": _whole(1),
     "cache_dir": _PATH,
     "ignore": _TEXTS,
+    **_LENT,
     "faults": _FAULTS,
 }
 _PACKAGES: Table = {

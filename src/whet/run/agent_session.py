@@ -181,7 +181,9 @@ def _note_figures(trial: Trial, record: AttemptRecord, talk: _Talk) -> None:
     record.offered_skills = talk.observer.started.skills
     record.tells_loads = talk.observer.tells_loads
     record.resumable = _resumable(talk)
-    note_unheld(trial, record)
+    if talk.through is None or not talk.through.guessed_usd:
+        # Otherwise the gateway held the budget by what it guessed.
+        note_unheld(trial, record)
 
 
 def _unpaid(usage: Usage, talk: _Talk) -> Usage:

@@ -57,10 +57,10 @@ def judge_ending(
     if finished and (ended.exit_code == 0 or ended.dismissed):
         return
     trouble = observer.trouble
-    if seen is not None and _counts(seen.trouble, asked):
+    if seen is not None and _counts(seen, asked):
         assert seen.trouble is not None
         raise _provider_failed(seen.trouble, _how_often(seen))
-    if trouble is not None and asked.trusted and trouble.kind in PROVIDER_TROUBLE and seen is None:
+    if trouble is not None and asked.trusted and seen is None and _is_providers(trouble, begun=observer.turn.came):
         raise _failed_directly(trouble, observer.turn.login)
     if trouble is not None and asked.trusted and trouble.kind == "context":
         raise observer.turn.no_room(trouble)
@@ -91,11 +91,22 @@ def silence_at_limit(observer: Observer, asked: AgentCommand, timeout_s: float, 
     return None
 
 
-def _counts(trouble: Trouble | None, asked: AgentCommand) -> bool:
+def _counts(witness: Witness, asked: AgentCommand) -> bool:
     """Return whether trouble that the gateway saw is the provider's; a program under test can provoke some of it."""
-    if trouble is None:
+    if witness.trouble is None:
         return False
-    return trouble.kind in (PROVIDER_TROUBLE if asked.trusted else _UNPROVOKED)
+    if not asked.trusted:
+        return witness.trouble.kind in _UNPROVOKED
+    return _is_providers(witness.trouble, begun=witness.answered > 0)
+
+
+def _is_providers(trouble: Trouble, *, begun: bool) -> bool:
+    """Return whether trouble is the provider's, or that of your settings.
+
+    A model that answered understands the requests of this agent. If it refuses one later, the session brought that
+    about, as with a picture that nobody can read.
+    """
+    return trouble.kind in PROVIDER_TROUBLE and not (begun and trouble.kind == "bad-request")
 
 
 def _how_often(witness: Witness) -> str:
@@ -105,7 +116,7 @@ def _how_often(witness: Witness) -> str:
 def _seen_at_limit(witness: Witness, asked: AgentCommand, timeout_s: float, silence_s: float) -> AgentError | None:
     """Return the error of a provider that, as the gateway saw, kept an agent waiting until its time limit."""
     limit = f"at its time limit of {timeout_s:g} s"
-    if _counts(witness.trouble, asked):
+    if _counts(witness, asked):
         assert witness.trouble is not None
         times = "once" if witness.troubles == 1 else f"{witness.troubles} times"
         return _provider_failed(
@@ -124,7 +135,7 @@ def _timed_out(
     turn, limit = observer.turn, f"at its time limit of {timeout_s:g} s"
     if not asked.trusted or (witnessed and not (observer.trouble and observer.trouble.kind == "context")):
         return AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
-    if (trouble := turn.unanswered) is not None:
+    if (trouble := turn.unanswered) is not None and _is_providers(trouble, begun=turn.came):
         times = "once" if turn.troubles == 1 else f"{turn.troubles} times"
         return _provider_failed(trouble, f"the provider had failed {times}, and the agent was trying again {limit}")
     if observer.trouble is not None and observer.trouble.kind == "context":

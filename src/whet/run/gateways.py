@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from whet.agents.gateway_ledger import Ledger, Witness
     from whet.agents.gateway_refusals import Refusals
     from whet.agents.gateway_routes import Pass
+    from whet.agents.gateway_rules import Rules
     from whet.agents.gateway_upstream import Upstream
     from whet.agents.turnstile import Passing
     from whet.ground.secrets import Masker
@@ -137,14 +138,20 @@ class Through:
         return self._ledger.witness() if self._ledger else None
 
     def usage(self, reported: Usage) -> Usage:
-        """Return what the session used: as the gateway read in answers, or as the agent *reported*, if that is more."""
+        """Return what the session used: as the gateway read in answers, or as the agent *reported*, if that is more.
+
+        A figure that nobody measured is unknown. A program under test may not fill it in by hanging up.
+        """
         ledger = self._ledger
-        if ledger is None or not ledger.has_figures:
+        if ledger is None or not ledger.asked:
             return reported
+        measured = ledger.measured
+        if measured.total_tokens is None:
+            told = reported.total_tokens is not None and not reported.tokens_guessed
+            return reported if told and (ledger.trusted or not ledger.abandoned) else measured
         if ledger.unpriced and reported.cost_usd is not None:
-            return replace(ledger.usage, cost_usd=reported.cost_usd, cost_source=reported.cost_source)
-        # A part of the cost is no cost.
-        return replace(ledger.usage, cost_usd=None, cost_source=None) if ledger.unpriced else ledger.usage
+            return replace(measured, cost_usd=reported.cost_usd, cost_source=reported.cost_source)
+        return measured
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -161,8 +168,10 @@ class Through:
 
     def hold_budget(self, budget_usd: float | None) -> None:
         """Raise if the last answer went beyond the budget."""
-        if budget_usd is not None and self.spent_usd > budget_usd + _ROUNDING_USD:
-            raise BudgetSpent(f"has spent ${self.spent_usd:.6g} of a budget of ${budget_usd:g}")
+        spent_usd = self.spent_usd + self.guessed_usd
+        if budget_usd is not None and spent_usd > budget_usd + _ROUNDING_USD:
+            about = "about " if self.guessed_usd else ""
+            raise BudgetSpent(f"has spent {about}${spent_usd:.6g} of a budget of ${budget_usd:g}")
 
     async def close(self) -> None:
         """End everything that is under way."""
@@ -304,7 +313,12 @@ class Gateways:
         allowed = Options(runner.options).texts("allow") if confined and network_of(runner) == "model" else ()
         takes_turns = self._settings.gateway.get("max_requests") is not None
         passage = Passage(
-            route, self._upstream, tunnels=Tunnels(allowed), refusals=self._refusals, takes_turns=takes_turns
+            route,
+            self._upstream,
+            rules=self._rules(trial, route),
+            tunnels=Tunnels(allowed),
+            refusals=self._refusals,
+            takes_turns=takes_turns,
         )
         if not confined:
             return Through(passage, passage.given(passage.listen()), None)
@@ -312,11 +326,20 @@ class Gateways:
         proxy = {**dict.fromkeys(_PROXIES, inlet.address), **_NO_PROXY, "NODE_USE_ENV_PROXY": "1"} if allowed else {}
         return Through(passage, passage.given(inlet.address, proxy), inlet)
 
+    def _rules(self, trial: Trial, route: Route) -> Rules:
+        """Return what passes; tools of the provider are ways out of a network that has the model alone."""
+        from whet.agents.gateway_rules import Rules  # noqa: PLC0415 - as above
+
+        lent = {**self._settings.gateway, **trial.execution.runner.options}
+        return Rules(
+            provider=route.provider.name,
+            requests=tuple(lent.get("allow_requests", ())),
+            hosted_tools=tuple(lent.get("allow_hosted_tools", ())) if _has_model_alone(trial) else None,
+        )
+
     def _is_confined(self, trial: Trial) -> bool:
-        """Return whether the gateway is all that the agent reaches; a task may say that there is no network."""
-        task = trial.execution.case.task
-        closed = network_of(trial.execution.runner) == "model" or (task is not None and not task.agent_network)
-        return closed and bool(getattr(self._sandbox, "has_inlets", False))
+        """Return whether the gateway is all that the agent reaches."""
+        return _has_model_alone(trial) and bool(getattr(self._sandbox, "has_inlets", False))
 
     def begin(self, through: Through, session: Session, stop: Callable[[], object]) -> None:
         """Open the accounts of a session; raises `CassetteMissed` if it has no cassette to be played."""
@@ -328,6 +351,7 @@ class Gateways:
             masker=self._masker,
             limits=session.trial.execution.limits,
             silence_s=self._settings.model_silence_s,
+            trusted=session.trusted,
             allowance=self.allowance,
             spend=partial(_spend, self._upstream, through.url),
         )
@@ -389,9 +413,10 @@ class Gateways:
             yield Recorder(path, forms, self._masker, through.miss, anew=True)
 
     def end(self, through: Through, recorded: Usage) -> None:
-        """Count what a session has spent no longer: its record does, but for what is only guessed."""
-        if through in self._open and recorded.cost_source != "agent":
-            self._guessed_usd += through.guessed_usd
+        """Count what a session has spent no longer: its record does, but for what is not known for sure."""
+        if through in self._open:
+            told_usd = (recorded - through.unpaid(recorded)).cost_usd or 0.0
+            self._guessed_usd += max(0.0, through.paid_usd - told_usd)
         self._open.discard(through)
 
     async def close(self) -> None:
@@ -403,12 +428,18 @@ class Gateways:
             self._upstream = None
 
 
+def _has_model_alone(trial: Trial) -> bool:
+    """Return whether the agent is to reach its model and nothing else; a task may say that there is no network."""
+    task = trial.execution.case.task
+    return network_of(trial.execution.runner) == "model" or (task is not None and not task.agent_network)
+
+
 def _spend(upstream: Upstream, url: str, tokens: int) -> None:
     upstream.turnstile(urlsplit(url).hostname or "").spend(tokens)
 
 
 def hold_routes(
-    runners: Iterable[Runner], environ: Mapping[str, str], sandbox: Sandbox, *, played: bool = False
+    runners: Sequence[Runner], environ: Mapping[str, str], sandbox: Sandbox, *, played: bool = False
 ) -> tuple[str, ...]:
     """Raise for runners that ask for the model alone and cannot have it; return notes on those without a boundary."""
     asked = {runner.id: runner for runner in runners if network_of(runner) == "model"}
@@ -417,8 +448,9 @@ def hold_routes(
             "\n".join(f'runners.{name}.agent.network = "model": {why}' for name, why in found),
             hint="only an agent with a key in a variable can go through the gateway (docs: gateway)",
         )
+    bare = () if played else tuple(_bare_keys({runner.id: runner for runner in runners}, environ))
     if getattr(sandbox, "has_inlets", False):
-        return ()
+        return bare
     strict = [name for name, runner in asked.items() if runner.options.get("network_required") is True]
     if strict:
         raise UsageError(
@@ -428,8 +460,22 @@ def hold_routes(
             ),
             hint="use bubblewrap (`whet doctor` says what it needs), or leave out `network_required`",
         )
-    return tuple(
+    return bare + tuple(
         f'runner {name}: `network = "model"` is no boundary in the {sandbox.name} sandbox; its agent asks the model '
         "through the gateway, and can reach everything else as well"
         for name in asked
     )
+
+
+def _bare_keys(runners: Mapping[str, Runner], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a note for each key that the gateway does not cover in answers."""
+    for name, runner in runners.items():
+        route = route_of(runner, environ) if network_of(runner) != "none" else None
+        for variable, key in route.keys.items() if isinstance(route, Route) else ():
+            from whet.agents.gateway_mask import is_covered  # noqa: PLC0415 - most agents have no gateway
+
+            if not is_covered(key):
+                yield (
+                    f"runner {name}: the key in {variable} could be an ordinary word, so its agent sees it "
+                    "if the provider repeats it in an answer"
+                )
