@@ -208,6 +208,8 @@ class Case:
     skill_place: str | None = None
     # For an audit; no agent sees it.
     solution: Solution | None = None
+    # What commands of its checks may read besides the workspace.
+    check_files: tuple[Path, ...] = ()
     # What its workspaces have besides what the suite or the settings give them.
     placed: tuple[Placed, ...] = ()
     location: Location | None = None

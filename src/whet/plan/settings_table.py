@@ -238,6 +238,7 @@ _RUN: Table = {
         flag=Flag("--keep-services", None, "Let what agents of tasks start go on while they are graded."),
     ),
     "mounts": Setting(place="path", many=True, default=()),
+    "check_network": _one_of("runner", "full", default="runner"),
     "record_to": Setting(
         place="path", flag=Flag("--record-to", "DIR", "Keep each exchange with a model as a cassette in this folder.")
     ),

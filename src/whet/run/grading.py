@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
+from whet.agents.gateway_routes import network_of
 from whet.errors import AttemptError, CheckMistaken, GraderError, JudgeFailed, NoVerdict, Undecidable
 from whet.grade.context import NotRecorded, Shell
 from whet.grade.evidence import AnswerEvidence, Evidence, Reply, events_path
@@ -97,12 +98,18 @@ def _judge(parts: RunParts, trial: Trial) -> Callable[[Evidence, str], Awaitable
 
 
 def _shell(parts: RunParts, trial: Trial) -> Shell:
-    """Return what runs the commands of a check; they see what the agent of a `command` runner may see."""
-    readable = (parts.plan.suite.source.parent, *parts.mounts)
+    """Return what runs the commands of a check.
+
+    These run what the agent left. So they see what the suite declares for them and no answers, and reach no more than
+    the agent did.
+    """
+    readable = (*trial.execution.case.check_files, *parts.mounts)
     return Shell(
         sandbox=parts.sandbox.name,
         readable=tuple(str(path) for path in readable),
-        hidden=tuple(str(path) for path in parts.hidden_from(trial)),
+        hidden=tuple(str(path) for path in (*parts.hidden_from(trial), *parts.suite.held_out)),
+        network=parts.check_network == "full" or network_of(trial.execution.runner) == "full",
+        suite_dir=str(parts.suite.source.parent),
         ceilings=parts.ceilings,
         scratch=str(parts.scratch),
         place=getattr(parts.sandbox, "place", None),

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
 
@@ -100,6 +100,8 @@ class RunParts(AttemptParts):
     shared: SharedGround = field(default_factory=SharedGround)
     packages: Packages
     graders: Mapping[str, Grader]
+    # Whether commands of checks have the network of the runner, or that of the machine.
+    check_network: Literal["runner", "full"] = "runner"
     # Takes note of what an attempt had used when a signal ended it.
     cut_short: Callable[[TrialKey, Usage], None]
     # What its containers share, if it has any.
@@ -183,6 +185,7 @@ def make_run_parts(
         packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own, _trim_skill),
         graders=graders,
         cut_short=state.spent.add,
+        check_network=settings.check_network,
     )
 
 
