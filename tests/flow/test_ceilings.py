@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from project import PYTHON, Project
 
 HOG = "held = bytearray(400 * 1024 * 1024); print('had it')"
@@ -116,3 +117,52 @@ def test_a_bootstrap_command_that_takes_too_much_disk_is_the_fault_of_the_suite(
 
     assert outcome.codes == {"a": "bootstrap"}
     assert "ran into its ceiling of 20 MB of disk" in outcome.message("a")
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("ceiling", ["max_disk_mb", "max_memory_mb"])
+def test_no_folder_in_memory_takes_more_than_a_ceiling(project: Project, ceiling: str) -> None:
+    project.sandbox = "bubblewrap"
+    project.settings(PYTHON + f"[defaults]\n{ceiling} = 64\n")
+    project.suite("""
+        FILL = '''
+        try:
+            with open("PLACE/large", "wb") as file:
+                for _ in range(100): file.write(bytes(1_000_000)); file.flush()
+            print("wrote all of it")
+        except OSError as error:
+            print("stopped:", error.strerror)
+        '''
+        def stopped(session): expect.match(session.final_output, "stopped: (No space|Read-only|Permission)")
+        places = {"tmp": "/tmp", "var": "/var/tmp", "run": "/run", "shm": "/dev/shm", "dev": "/dev", "root": ""}
+        import textwrap
+        suite = [
+            Case(id=name, prompt=textwrap.dedent(FILL).replace("PLACE", place), check=stopped)
+            for name, place in places.items()
+        ]
+    """)
+
+    outcome = project.run("--max-parallel", "1")
+
+    # If the kernel ends it for its memory first, nothing was taken beyond the ceiling either.
+    assert {name: code for name, code in outcome.codes.items() if code not in (None, "ceiling")} == {}, outcome.stdout
+
+
+@pytest.mark.bubblewrap
+def test_a_hidden_folder_takes_nothing(project: Project) -> None:
+    project.sandbox = "bubblewrap"
+    project.settings(PYTHON + f'[run]\nmounts = ["{project.root}"]\n')
+    project.suite(f"""
+        FILL = '''
+        try:
+            open("{project.root}/.whet/runs/large", "wb").write(bytes(1_000_000))
+        except OSError as error:
+            print("stopped:", error.strerror)
+        '''
+        import textwrap
+        suite = [Case(id="a", prompt=textwrap.dedent(FILL), check=lambda s: expect.match(s.final_output, "stopped"))]
+    """)
+
+    outcome = project.run()
+
+    assert outcome.statuses == {"a": "passed"}, outcome.message("a")

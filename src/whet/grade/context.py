@@ -69,6 +69,7 @@ class Shell:
     sandbox: str
     readable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     network: bool = True
     # The folder of the suite, of which commands see only what is readable.
     suite_dir: str | None = None
@@ -99,6 +100,7 @@ class Shell:
             writable=writable,
             readable=tuple(map(Path, self.readable)),
             hidden=tuple(map(Path, self.hidden)),
+            apart=tuple(map(Path, self.apart)),
             network=self.network,
             ceilings=self.ceilings,
         )

@@ -219,10 +219,8 @@ def limits(ceilings: Ceilings) -> Iterator[str]:
 
 def mounts(boundary: Boundary, carried: Carried, engine: Engine) -> Iterator[str]:
     """Yield the options for what is visible, outer folders first."""
-    # What is in memory counts as memory. If there is a ceiling of disk, it holds there too.
-    size = f",size={boundary.ceilings.disk_mb}m" if boundary.ceilings.disk_mb else ""
     for folder in ("/tmp", "/var/tmp", "/run"):  # noqa: S108 - inside of the container
-        yield from ("--tmpfs", f"{folder}:rw,exec,mode=1777{size}")
+        yield from ("--tmpfs", f"{folder}:rw,exec,mode=1777,size={boundary.ceilings.in_memory_mb}m")
     layers = [(path, 0, bound(path, path, "ro")) for path in boundary.readable if is_there(path)]
     layers += [(inside, 0, bound(path, inside, "ro")) for inside, path in carried.mounts]
     layers += [(path, 1, _covered(path, engine)) for path in _hidden(boundary)]

@@ -65,6 +65,8 @@ class Boundary:
     writable: tuple[Path, ...]
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    # The suite and its settings: no installation around a program is shown if one of them is in it.
+    apart: tuple[Path, ...] = ()
     network: bool = True
     # The one address of a network that is off; only for sandboxes that have inlets.
     inlet: Inlet | None = None

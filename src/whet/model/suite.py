@@ -265,6 +265,10 @@ class Suite:
         return tuple(dict.fromkeys(tag for case in self.cases for tag in case.tags))
 
 
+# Nobody needs more of them: the workspace, the home and the temporary folder of a command are on the disk.
+_LARGEST_IN_MEMORY_MB = 1024
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
     """The most that a process and its descendants may use of the machine; None: all of it."""
@@ -274,6 +278,11 @@ class Ceilings:
     cpus: float | None = None
     # What a command may add to its folders; whet looks, so nothing of the system has to hold it.
     disk_mb: int | None = None
+
+    @property
+    def in_memory_mb(self) -> int:
+        """The size of a file system in memory, such as `/tmp` of a sandbox."""
+        return min(each for each in (self.memory_mb, self.disk_mb, _LARGEST_IN_MEMORY_MB) if each is not None)
 
     def __bool__(self) -> bool:
         return any(value is not None for value in (self.memory_mb, self.processes, self.cpus))

@@ -108,6 +108,7 @@ def _shell(parts: RunParts, trial: Trial) -> Shell:
         sandbox=parts.sandbox.name,
         readable=tuple(str(path) for path in readable),
         hidden=tuple(str(path) for path in (*parts.hidden_from(trial), *parts.suite.held_out)),
+        apart=tuple(str(path) for path in parts.apart),
         network=parts.check_network == "full" or network_of(trial.execution.runner) == "full",
         suite_dir=str(parts.suite.source.parent),
         ceilings=parts.ceilings,

@@ -136,6 +136,7 @@ async def _bootstrap(
         writable=(workspace.path, home, temporary, logs),
         readable=(suite_dir, *parts.mounts),
         hidden=parts.hidden,
+        apart=parts.apart,
         ceilings=parts.ceilings,
     )
     log = Capture(logs / "bootstrap.log", masker=parts.masker, most_bytes=_BOOTSTRAP_OUTPUT)

@@ -75,6 +75,11 @@ class AttemptParts:
         # The manifest by itself as well: a folder that an agent is shown cannot be hidden as a whole.
         return (*self.hidden, *(place for root in skill.places for place in (root, root / "SKILL.md")))
 
+    @property
+    def apart(self) -> tuple[Path, ...]:
+        """What no installation around a program may show: the suite, and the folder of the settings."""
+        return (self.suite.source, *([self.settings_dir] if self.settings_dir else []))
+
     def keep_text(self, path: Path, text: str) -> None:
         """Write a text into the record, without secrets."""
         path.write_bytes(self.masker.data(text.encode("utf-8", "backslashreplace")))
