@@ -129,6 +129,9 @@ class Talk(Protocol):
     async def over(self) -> None:
         """Wait until it has exited or a sink has raised; raises what the sink raised."""
 
+    def paused(self) -> AbstractAsyncContextManager[None]:
+        """Stop it with everything that it started, during the context."""
+
 
 class Sandbox(Protocol):
     """Starts processes, and ends everything that they start."""
