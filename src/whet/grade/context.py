@@ -28,6 +28,7 @@ from whet.model.skills import SkillDetection
 from whet.model.suite import Ceilings
 
 _OUTPUT_KEPT = 16 * 1024 * 1024
+_LARGEST_READ = 64 * 1024 * 1024
 _NOT_FOUND = 127
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
 # An agent may have named a program in the settings of its repository that git starts with every command. Hooks stay:
@@ -238,7 +239,7 @@ class CheckContext:
         return self._changes
 
     def read(self, path: str | Path) -> str:
-        """The text of a file in the workspace; a link that leads out of it is not followed."""
+        """The text of a file in the workspace, of 64 MiB at most; a link that leads out of it is not followed."""
         if str(PurePosixPath(path)) not in self._gaps.paths:
             self._need(str(path), self._gaps.workspace)
         try:
@@ -249,7 +250,12 @@ class CheckContext:
             raise PermissionError(f"{path} is outside of the workspace")
         if found.exists() and not found.is_file():
             raise IsADirectoryError(f"{path} is not a file")
-        return found.read_text(encoding="utf-8", errors="replace")
+        with found.open("rb") as file:
+            # A hole takes no disk, and would take all memory.
+            data = file.read(_LARGEST_READ + 1) if os.fstat(file.fileno()).st_size <= _LARGEST_READ else None
+        if data is None or len(data) > _LARGEST_READ:
+            raise OSError(errno.EFBIG, f"{path} has more than {_LARGEST_READ // 2**20} MiB, too much to be read")
+        return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
     def run(self, command: str | Sequence[str], *, timeout_s: float = _COMMAND_TIMEOUT_S) -> Ran:
         """Run a shell command line, or a program with its arguments, in the workspace and inside the sandbox."""
