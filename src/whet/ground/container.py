@@ -16,6 +16,8 @@ from whet.dataclass import dataclass
 from whet.errors import AgentError, AgentNotStarted, SandboxError, UsageError
 from whet.ground.carried import Carried, carry, has_program
 from whet.ground.ceilings import disk_of
+from whet.ground.container_calls import filter_options, holds_modes
+from whet.ground.copying import drop_privileges
 from whet.ground.engine import Engine, engine_state
 from whet.ground.inlet import network_of
 from whet.ground.marks import handing_over
@@ -91,10 +93,11 @@ class ContainerSandbox:
         async with AsyncExitStack() as stack:
             network = await stack.enter_async_context(network_of(boundary, engine))
             given = stack.enter_context(env_options(env))
+            calls = stack.enter_context(filter_options(engine))
             argv = (
                 *("run", "--interactive", "--pull", "never", "--name", name, *place.labels, *engine.init),
                 *(*streams(engine), *_user(engine), "--read-only"),
-                *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+                *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", *calls),
                 *("--network", network, *limits(boundary.ceilings)),
                 *mounts(boundary, carried, engine),
                 *("--workdir", str(command.cwd), *given, "--entrypoint", carried.argv[0]),
@@ -107,6 +110,8 @@ class ContainerSandbox:
                 # Also if a signal ends it: whatever runs in it would go on.
                 with anyio.CancelScope(shield=True):
                     await engine.remove(name)
+                    if not holds_modes(engine):
+                        await anyio.to_thread.run_sync(drop_privileges, boundary.writable)
 
     async def close(self) -> None:
         """End the wardens."""

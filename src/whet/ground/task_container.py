@@ -26,7 +26,7 @@ from whet.ground.carried import PLACE, Carried, carry, has_program
 from whet.ground.container import Beginning, bound, env_options, inner_env, limits, new_name, of_lines, refusal, streams
 from whet.ground.copying import remove_tree
 from whet.ground.descent import members, space_of
-from whet.ground.disk import Disk
+from whet.ground.disk import NOTHING, Disk
 from whet.ground.engine import LEFT_LABEL, Engine
 from whet.ground.inlet import opened
 from whet.ground.process import open_process, run_process
@@ -35,7 +35,7 @@ from whet.ground.sandbox import Availability, Boundary, Command, Ended, InImage,
 from whet.ground.services import Services
 from whet.ground.task_environment import ceilings_of, from_host
 from whet.ground.wardens import end_all
-from whet.model.suite import Ceilings
+from whet.model.suite import MOST_FILES, Ceilings
 from whet.model.task import Healthcheck, TaskEnvironment, TaskStep
 
 TESTS, LOGS = Path("/tests"), Path("/logs")
@@ -199,8 +199,8 @@ class TaskContainer:
             await _until(heard, talk)
         self._name, self._mounted = name, tuple(inside for inside, _ in carried.mounts)
         await self._find(name, token)
-        if self.ceilings.disk_mb is not None:
-            self._disk = await self._disk_of(self.ceilings.disk_mb, name, boundary)
+        if self.ceilings.disk_mb is not None or self.ceilings.files != MOST_FILES:
+            self._disk = await self._disk_of(name, boundary)
         await self._find_user()
         if self.environment.healthcheck is not None:
             await self.wait_until_healthy(self.environment.healthcheck)
@@ -229,14 +229,14 @@ class TaskContainer:
             shown = said.decode(errors="replace").strip()[-500:]
             raise EnvironmentFailed(f"nothing can be executed as user {self.user} of the task", hint=shown or None)
 
-    async def _disk_of(self, most_mb: int, name: str, boundary: Boundary) -> Disk:
+    async def _disk_of(self, name: str, boundary: Boundary) -> Disk:
         """Return what the container may write: into its layer, its logs and what is mounted, all of it new."""
         folders = (self.folder / "logs", *boundary.writable)
         written = None if self._running is None else self._running.layer
         if written is None and not self.engine.is_podman and os.geteuid() == 0:
             written = Path(await self.engine.inspected(name, "{{.GraphDriver.Data.UpperDir}}"))
         if written is not None and written.is_absolute() and is_there(written):
-            return Disk(most_mb, (*folders, written), before=0, held_by=partial(members, self._first))
+            return Disk(self.ceilings, (*folders, written), before=NOTHING, held_by=partial(members, self._first))
 
         async def layer() -> int:
             size = await self.engine.inspected(name, "{{.SizeRw}}", "--size")
@@ -245,7 +245,7 @@ class TaskContainer:
         # Files of other users inside cannot be seen from here, so the engine measures them.
         at = await self.engine.inspected(name, "{{.StaticDir}}")
         held_by = partial(members, self._first)
-        return Disk(most_mb, folders, layer=layer, at=Path(at) if at else None, before=0, held_by=held_by)
+        return Disk(self.ceilings, folders, layer=layer, at=Path(at) if at else None, before=NOTHING, held_by=held_by)
 
     def _make_folders(self) -> None:
         for folder in (self.tests, *(self.logs(part) for part in _PARTS)):

@@ -30,4 +30,5 @@ def ceilings_of(environment: TaskEnvironment, usual: Ceilings) -> Ceilings:
         processes=usual.processes,
         cpus=environment.cpus or usual.cpus,
         disk_mb=environment.storage_mb or usual.disk_mb,
+        files=usual.files,
     )

@@ -265,6 +265,9 @@ class Suite:
         return tuple(dict.fromkeys(tag for case in self.cases for tag in case.tags))
 
 
+# More than most projects have with all of their packages. whet lists, compares and keeps what an agent leaves, and
+# that takes longer with each file.
+MOST_FILES = 200_000
 # Nobody needs more of them: the workspace, the home and the temporary folder of a command are on the disk.
 _LARGEST_IN_MEMORY_MB = 1024
 
@@ -278,6 +281,8 @@ class Ceilings:
     cpus: float | None = None
     # What a command may add to its folders; whet looks, so nothing of the system has to hold it.
     disk_mb: int | None = None
+    # The files that it may add to them.
+    files: int = MOST_FILES
 
     @property
     def in_memory_mb(self) -> int:
@@ -294,4 +299,5 @@ class Ceilings:
             *([] if self.processes is None else [f"{self.processes:,} processes"]),
             *([] if self.cpus is None else [f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"]),
             *([] if self.disk_mb is None else [f"{self.disk_mb:,} MB of disk"]),
+            *([] if self.files == MOST_FILES else [f"{self.files:,} new files"]),
         )

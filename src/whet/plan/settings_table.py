@@ -16,6 +16,7 @@ from whet.dataclass import dataclass
 from whet.model import plugins
 from whet.model.request import SANDBOXES
 from whet.model.run import METRICS, SCHEDULES
+from whet.model.suite import MOST_FILES
 from whet.reading.fields import LARGEST_WHOLE, Fields, variable_problem
 from whet.reading.hosts import cluster_problem, host_problem
 from whet.reading.text import shown
@@ -287,6 +288,7 @@ _DEFAULTS: Table = {
     "max_processes": _whole(8, 2**22, unset="unlimited", field="ceilings.processes"),
     "max_cpus": Setting(kind="number", least=LEAST_CPUS, unset="unlimited", field="ceilings.cpus"),
     "max_disk_mb": _whole(1, 2**30, unset="unlimited", field="ceilings.disk_mb"),
+    "max_files": _whole(1, 2**30, default=MOST_FILES, field="ceilings.files"),
 }
 
 FAULTS = ("status_429", "status_500", "status_529", "slow", "cut", "hang")

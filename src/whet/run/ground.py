@@ -14,7 +14,7 @@ import anyio.to_thread
 from whet.dataclass import dataclass
 from whet.errors import AgentError, BootstrapFailed, WorkspaceError
 from whet.ground.ceilings import suspected
-from whet.ground.copying import remove_tree
+from whet.ground.copying import drop_privileges, remove_tree
 from whet.ground.sandbox import Boundary, Command
 from whet.ground.workspace import Workspace
 from whet.ground.workspaces import place, take_out_skills
@@ -206,6 +206,7 @@ def _kept(parts: RunParts, workspace: Workspace, destination: Path) -> list[str]
     from whet.ground.masking import mask_files  # noqa: PLC0415
 
     workspace.keep(destination)
+    drop_privileges((destination,))
     try:
         return mask_files(parts.masker, destination) if parts.masker else []
     except (OSError, RecursionError, ValueError) as error:

@@ -186,7 +186,7 @@ def make_run_parts(
         **common,
         hidden=(*records, scratch, *_of_others(os.environ)),
         plan=plan,
-        workspaces=Workspaces(scratch, own=(*own, *suite)),
+        workspaces=Workspaces(scratch, own=(*own, *suite), most_files=settings.ceilings.files),
         packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own, _trim_skill),
         graders=graders,
         cut_short=state.spent.add,
