@@ -239,6 +239,12 @@ _RUN: Table = {
         flag=Flag("--keep-services", None, "Let what agents of tasks start go on while they are graded."),
     ),
     "mounts": Setting(place="path", many=True, default=()),
+    "allow_env": Setting(
+        problem=variable_problem,
+        many=True,
+        default=(),
+        flag=Flag("--allow-env", "NAME", "Let fetched tasks take this variable of your environment (repeatable)."),
+    ),
     "check_network": _one_of("runner", "full", default="runner"),
     "record_to": Setting(
         place="path", flag=Flag("--record-to", "DIR", "Keep each exchange with a model as a cassette in this folder.")
