@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from whet.agents.gateway_routes import network_of
 from whet.errors import AttemptError, CheckMistaken, GraderError, JudgeFailed, NoVerdict, Undecidable
 from whet.grade.context import NotRecorded, Shell
 from whet.grade.evidence import AnswerEvidence, Evidence, Reply, events_path
@@ -109,7 +108,7 @@ def _shell(parts: RunParts, trial: Trial) -> Shell:
         readable=tuple(str(path) for path in readable),
         hidden=tuple(str(path) for path in (*parts.hidden_from(trial), *parts.suite.held_out)),
         apart=tuple(str(path) for path in parts.apart),
-        network=parts.check_network == "full" or network_of(trial.execution.runner) == "full",
+        network=parts.reaches_all(trial),
         suite_dir=str(parts.suite.source.parent),
         ceilings=parts.ceilings,
         scratch=str(parts.scratch),

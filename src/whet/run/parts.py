@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
 
+from whet.agents.gateway_routes import network_of
 from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
 from whet.grade.grader import Grader, grader_class
@@ -113,6 +114,10 @@ class RunParts(AttemptParts):
     housing: Housing | None = None
     # Whether a check decides on an untouched workspace, by case, arm and number, if that was asked.
     decides: dict[str, bool] = field(default_factory=dict)
+
+    def reaches_all(self, trial: Trial) -> bool:
+        """Return whether what runs what the agent left has a network: its agent had one, or the settings say so."""
+        return self.check_network == "full" or network_of(trial.execution.runner) == "full"
 
 
 def make_masker(settings: Settings, plan: Plan) -> Masker:
