@@ -122,7 +122,6 @@ def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Sett
         plan = earlier.lengthened(plan)
     _check_agents(plan, settings)
     check_images(plan, settings)
-    lent = _lent(plan, settings)
     check_judge(plan, settings)
     user_keys(plan)
     check_temporary(plan)
@@ -133,7 +132,7 @@ def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Sett
         settings=settings,
         plan=plan,
         earlier=earlier,
-        notices=(*map(str, suite.warnings), *same_arms(plan), *_out_of_reach(plan), *_offline(plan, settings), *lent),
+        notices=(*map(str, suite.warnings), *same_arms(plan), *_out_of_reach(plan), *_lent(plan, settings)),
         unsettled=unsettled and bool(settings.runners),
     )
 
@@ -161,13 +160,13 @@ def _out_of_reach(plan: Plan) -> Iterator[str]:
         yield from out_of_reach(plan)
 
 
-def _lent(plan: Plan, settings: Settings) -> tuple[str, ...]:
-    """Return a notice of what tasks take of our environment; raises if they may not."""
-    if not any(execution.case.task for execution in plan.executions):
-        return ()
-    from whet.plan.lending import lent_variables  # noqa: PLC0415 - few cases are tasks
+def _lent(plan: Plan, settings: Settings) -> Iterator[str]:
+    """Yield notices of what is given to tasks and packages, or not; raises if tasks ask for what they may not have."""
+    yield from _offline(plan, settings)
+    if any(execution.case.task for execution in plan.executions):
+        from whet.plan.lending import lent_variables  # noqa: PLC0415 - few cases are tasks
 
-    return lent_variables(plan, settings, os.environ)
+        yield from lent_variables(plan, settings, os.environ)
 
 
 def _offline(plan: Plan, settings: Settings) -> Iterator[str]:
