@@ -201,21 +201,17 @@ def test_what_it_asks_for_after_its_answer_is_answered_with_the_next_prompt_or_b
 
 
 def test_a_change_while_the_checks_of_a_turn_run_is_noted(project: Project) -> None:
-    changes = "end()\nwhile not os.path.exists('{outside}/on'): time.sleep(0.01)\nopen('late', 'w')"
-    first = "Path('{outside}/on').touch()\n    while not (ctx.workspace / 'late').exists(): continue"
-
-    outcome = talk(project, changes, "end()", first=first)
+    outcome = talk(project, "end()", "end()", first="(ctx.workspace / 'late').touch()")
 
     assert outcome.statuses == {"a": "passed"}, outcome.message("a")
     noted = "the workspace changed during the checks of turn 1, and the agent went on in it"
     assert noted in outcome.trial("a")["notes"]
 
 
-def test_an_agent_that_spoils_the_workspace_while_a_check_runs_has_failed(project: Project) -> None:
-    spoils = "end()\nwhile not os.path.exists('{outside}/on'): time.sleep(0.01)\nos.rename(os.getcwd(), '{outside}/ws')"
-    first = "Path('{outside}/on').touch()\n    while not Path('{outside}/ws').exists(): continue"
+def test_an_agent_whose_program_spoils_the_workspace_while_a_check_runs_it_has_failed(project: Project) -> None:
+    spoils = "open('planted.py', 'w').write('import os; os.rename(os.getcwd(), \"{outside}/ws\")'); end()"
 
-    outcome = talk(project, spoils, "end()", first=first)
+    outcome = talk(project, spoils, "end()", first="ctx.run('python3 planted.py')")
 
     assert (outcome.statuses, outcome.codes) == ({"a": "failed"}, {"a": "workspace-spoiled"}), outcome.stdout
 
@@ -252,3 +248,32 @@ def test_an_interrupt_while_a_check_runs_ends_the_waiting_program(project: Proje
     assert outcome.code == 130
     assert "Traceback" not in outcome.stderr
     assert project.left_after_a_while() == []
+
+
+WATCHES = """
+import subprocess, threading
+open('answer.txt', 'w').write('unknown')
+def watch():
+    while not os.path.exists('expected.txt'): time.sleep(0.005)
+    open('answer.txt', 'w').write(open('expected.txt').read())
+threading.Thread(target=watch, daemon=True).start()
+away = "while ! [ -e expected.txt ]; do sleep 0.005; done; cp expected.txt stolen.txt"
+subprocess.Popen(["setsid", "sh", "-c", away])
+time.sleep(0.1)
+say('done'); end()
+"""
+# As checks do that compare with what they know.
+COMPARES = """
+    (ctx.workspace / "expected.txt").write_text("the answer")
+    time.sleep(1)
+    same, stolen = ctx.read("answer.txt") == "the answer", (ctx.workspace / "stolen.txt").exists()
+    (ctx.workspace / "expected.txt").unlink()
+    assert not same and not stolen
+"""
+
+
+def test_nothing_of_an_agent_goes_on_while_its_turn_is_graded(boxed: Project) -> None:
+    done = talk(boxed, WATCHES, "say('on'); end()", first=COMPARES.strip(), last="assert session.final_output == 'on'")
+
+    assert done.statuses == {"a": "passed"}, done.message("a")
+    assert boxed.left_after_a_while() == []

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from project import PYTHON, Project
+
+from whet.errors import WorkspaceError
+from whet.ground.workspaces import Workspaces
+from whet.model.suite import WorkspaceSpec
 
 HOG = "held = bytearray(400 * 1024 * 1024); print('had it')"
 
@@ -116,3 +123,95 @@ def test_a_bootstrap_command_that_takes_too_much_disk_is_the_fault_of_the_suite(
 
     assert outcome.codes == {"a": "bootstrap"}
     assert "ran into its ceiling of 20 MB of disk" in outcome.message("a")
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("ceiling", ["max_disk_mb", "max_memory_mb"])
+def test_no_folder_in_memory_takes_more_than_a_ceiling(project: Project, ceiling: str) -> None:
+    project.sandbox = "bubblewrap"
+    project.settings(PYTHON + f"[defaults]\n{ceiling} = 64\n")
+    project.suite("""
+        FILL = '''
+        try:
+            with open("PLACE/large", "wb") as file:
+                for _ in range(100): file.write(bytes(1_000_000)); file.flush()
+            print("wrote all of it")
+        except OSError as error:
+            print("stopped:", error.strerror)
+        '''
+        def stopped(session): expect.match(session.final_output, "stopped: (No space|Read-only|Permission)")
+        places = {"tmp": "/tmp", "var": "/var/tmp", "run": "/run", "shm": "/dev/shm", "dev": "/dev", "root": ""}
+        import textwrap
+        suite = [
+            Case(id=name, prompt=textwrap.dedent(FILL).replace("PLACE", place), check=stopped)
+            for name, place in places.items()
+        ]
+    """)
+
+    outcome = project.run("--max-parallel", "1")
+
+    # If the kernel ends it for its memory first, nothing was taken beyond the ceiling either.
+    assert {name: code for name, code in outcome.codes.items() if code not in (None, "ceiling")} == {}, outcome.stdout
+
+
+@pytest.mark.bubblewrap
+def test_a_hidden_folder_takes_nothing(project: Project) -> None:
+    project.sandbox = "bubblewrap"
+    project.settings(PYTHON + f'[run]\nmounts = ["{project.root}"]\n')
+    project.suite(f"""
+        FILL = '''
+        try:
+            open("{project.root}/.whet/runs/large", "wb").write(bytes(1_000_000))
+        except OSError as error:
+            print("stopped:", error.strerror)
+        '''
+        import textwrap
+        suite = [Case(id="a", prompt=textwrap.dedent(FILL), check=lambda s: expect.match(s.final_output, "stopped"))]
+    """)
+
+    outcome = project.run()
+
+    assert outcome.statuses == {"a": "passed"}, outcome.message("a")
+
+
+MANY = "import time\nfor number in range(3000): open(str(number), 'w').close()\ntime.sleep({rest})"
+
+
+def test_an_agent_that_leaves_too_many_files_has_failed_and_they_are_not_kept(boxed: Project) -> None:
+    boxed.settings(PYTHON + "[defaults]\nmax_files = 1000\n")
+    boxed.suite(f"""
+        suite = [
+            Case(id="waits", prompt={MANY.format(rest=600)!r}, check=ok, timeout_ms=100_000),
+            Case(id="many", prompt={MANY.format(rest=0)!r}, check=ok),
+            Case(id="few", prompt="open('small', 'w').close()", check=ok),
+        ]
+    """)
+
+    outcome = boxed.run()
+
+    assert outcome.codes == {"waits": "ceiling", "many": "ceiling", "few": None}
+    assert "ran into its ceiling of 1,000 new files" in outcome.message("many")
+    assert "ceilings   1,000 new files" in outcome.stdout
+
+
+@pytest.mark.parametrize("template", [False, True])
+def test_whet_looks_at_no_more_files_than_there_may_be(tmp_path: Path, template: bool) -> None:
+    began_as = tmp_path / "template"
+    began_as.mkdir()
+    for number in range(20):
+        (began_as / f"old{number}").touch()
+    (tmp_path / "scratch").mkdir()
+    workspaces = Workspaces(tmp_path / "scratch", most_files=50)
+    workspace = workspaces.isolated(WorkspaceSpec(template_dir=began_as if template else None))
+    workspace.mark()
+    for number in range(50):
+        (workspace.path / f"new{number}").touch()
+
+    assert len(workspace.changes()) == 50
+    (workspace.path / "one-more").touch()
+    with pytest.raises(WorkspaceError, match="more than 50 new files"):
+        workspace.changes()
+    with pytest.raises(WorkspaceError, match="more than 50 new files"):
+        workspace.keep(tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+    workspaces.close()

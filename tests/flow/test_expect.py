@@ -362,6 +362,7 @@ def test_a_command_of_a_check_sees_no_more_than_the_agent_did(project: Project) 
     (project.outside / "secret.txt").write_text("the secret\n")
     project.write("fixture.txt", "of the suite\n")
     project.suite("""
+        check_files = ["fixture.txt"]
         def looks(ctx):
             expect.soft.not_equal(ctx.run("cat {outside}/secret.txt").exit_code, 0)
             expect.soft.not_equal(ctx.run("echo x > {outside}/new.txt").exit_code, 0)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from project import PATIENCE_S, SHELL, Project, wait_for
+from project import PATIENCE_S, PYTHON, SHELL, Project, wait_for
 
 
 @pytest.mark.parametrize("ending", ["SIGTERM", "SIGKILL", "SIGSTOP"])
@@ -120,3 +120,22 @@ class Slow:
             time.sleep(1)
     def close(self): pass
 """
+
+
+HOLE = "open('answer.txt', 'wb').truncate(8 << 30)"
+
+
+def test_a_file_larger_than_memory_fails_its_trial_and_takes_nothing_else_along(project: Project) -> None:
+    project.settings(PYTHON)
+    project.suite(f"""
+        def reads(ctx): assert "42" in ctx.read("answer.txt")
+        def contains(ctx): expect.files.contains(ctx, "answer.txt", "42")
+        def reads_itself(ctx): assert "42" in (ctx.workspace / "answer.txt").read_text()
+        suite = [Case(id=check.__name__, prompt={HOLE!r}, check=check) for check in (reads, contains, reads_itself)]
+    """)
+
+    done = project.run()
+
+    assert done.codes == {"reads": "check-crash", "contains": "assertion", "reads_itself": "check-crash"}
+    assert "has more than 64 MiB" in done.message("reads")
+    assert "MemoryError" in done.message("reads_itself")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from project import SHELL, Project
+
+from whet.grade import verifier
 
 PLANTED = "printf 'import os\\nos._exit(0)\\n' > {name}.py"
 CHECKS = """
@@ -93,3 +98,21 @@ def test_a_program_in_the_settings_of_a_repository_is_not_started_by_a_check(box
     done = boxed.run()
 
     assert done.statuses == {"a": "passed"}, done.message("a")
+
+
+@pytest.mark.parametrize("of_its_own", [False, True])
+def test_the_python_of_a_verifier_complains_of_nothing(tmp_path: Path, of_its_own: bool) -> None:
+    if of_its_own:
+        (tmp_path / "sitecustomize.py").write_text("print('its own')")
+    ours = Path(verifier.__file__).with_name("verifier_python")
+
+    done = subprocess.run(
+        [sys.executable, "-c", "import sitecustomize; print('went on')"],
+        env={"PYTHONPATH": f"{ours}:{tmp_path}", "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert (done.stdout.split("\n")[-2], done.stderr) == ("went on", "")
+    assert ("its own" in done.stdout) is of_its_own

@@ -57,27 +57,32 @@ class Tried:
     count: int
 
 
-def try_ways_out(base: Path, uid: int, sandbox: str, only: tuple[str, ...] | None = None) -> Tried:
-    """Run whet as user *uid*, with an agent that tries each way, among things that are worth reaching for."""
+def try_ways_out(
+    base: Path, uid: int, sandbox: str, only: tuple[str, ...] | None = None, *, graded: bool = False
+) -> Tried:
+    """Run whet as user *uid*, with an agent that tries each way, among things that are worth reaching for.
+
+    If it is *graded*, the command of a check does it instead.
+    """
     python, variables = python_for(uid)
-    asked = ground(base, python, only)
+    asked = ground(base, python, only, graded=graded)
     give(base, uid)
-    path = f"{base}/tools/bin{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join((f"{base}/tools/bin", f"{base}/project/shims", os.environ["PATH"]))
     env = {"PATH": path, "HOME": str(base / "home"), "LANG": "C.UTF-8", "WHET_SANDBOX": sandbox, **variables}
     whet = [python, "-m", "whet", "run", "suite.py", "--runner", "a"]
     argv = [*as_user(uid), python, str(base / "surroundings.py"), str(asked), *whet]
     ran = subprocess.run(argv, env=env, cwd=base / "project", capture_output=True, timeout=180, check=False)
     assert ran.returncode == 0, ran.stderr.decode()
     ended = json.loads(ran.stdout)
-    printed = list((base / "project/shared/runs").glob("*/trials/**/transcript.txt"))
+    printed = list((base / "project/shared/runs").glob(f"*/trials/**/{'check.log' if graded else 'transcript.txt'}"))
     assert printed, ended
     told = json.loads(printed[0].read_text())
     return Tried(ended["code"], ended["stderr"], {name: got for name, got in told.items() if got}, len(told))
 
 
-def ground(base: Path, python: str, only: tuple[str, ...] | None) -> Path:
+def ground(base: Path, python: str, only: tuple[str, ...] | None, *, graded: bool) -> Path:
     """A project, programs beside which something is closed, and a folder of the user's; the facts to begin with."""
-    for name in ("project/shared", "outside", "home", "tools/bin", "tools/lib", "tools/closed"):
+    for name in ("project/shared", "project/shims", "outside", "home", "tools/bin", "tools/lib", "tools/closed"):
         (base / name).mkdir(parents=True)
     for program in ("ways_out.py", "surroundings.py"):
         (base / program).write_text((HERE / program).read_text())
@@ -86,13 +91,16 @@ def ground(base: Path, python: str, only: tuple[str, ...] | None) -> Path:
     (base / "tools/closed-file").chmod(0o600)
     (base / "tools/closed").chmod(0o700)
     facts = base / "facts.json"
+    does = 'command = "true"' if graded else f'command = "{python}"\nargs = ["{base}/ways_out.py", "{facts}"]'
     (base / "project/whet.toml").write_text(
-        f'[run]\noutput_dir = "shared/runs"\n[runners.a.agent]\ntype = "command"\ncommand = "{python}"\n'
-        f'args = ["{base}/ways_out.py", "{facts}"]\nmounts = ["shared"]\n'
+        f'[run]\noutput_dir = "shared/runs"\n[runners.a.agent]\ntype = "command"\nmounts = ["shared"]\n'
+        f"{does}\n"
         '[runners.other.agent]\ntype = "command"\ncommand = "true"\nenv = { OTHER = "of another runner" }\n'
     )
+    check = f"print(ctx.run(['{python}', '{base}/ways_out.py', '{facts}']).stdout)" if graded else "None"
     (base / "project/suite.py").write_text(
-        "from whet import Case\nsuite = [Case(id='a', prompt='x', check=lambda report, ctx: None)]\n"
+        f"from whet import Case\ncheck_files = ['{base}/ways_out.py', '{facts}']\n"
+        f"suite = [Case(id='a', prompt='x', check=lambda report, ctx: {check})]\n"
     )
     asked = {
         "token": f"whet-test-{secrets.token_hex(8)}",
@@ -135,6 +143,18 @@ def test_an_agent_of_an_ordinary_user_finds_no_way_out() -> None:
     # The folder of programs is this user's own here, and so is what is closed in it.
     assert {name: got for name, got in tried.gained.items() if name not in own} == {}
     assert tried.code == 0, tried.stderr
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("uid", [pytest.param(0, marks=pytest.mark.root, id="root"), pytest.param(1001, id="user")])
+def test_what_an_agent_left_finds_no_way_out_while_it_is_graded(uid: int) -> None:
+    uid = uid and (os.getuid() or uid)
+    with folder_of(uid) as base:
+        tried = try_ways_out(base, uid, "bubblewrap", graded=True)
+
+    own = {"read_a_file_of_root_beside_programs", "read_a_folder_of_root_beside_programs"} if uid else set()
+    assert tried.count >= 40
+    assert {name: got for name, got in tried.gained.items() if name not in own} == {}
 
 
 @pytest.mark.parametrize("uid", [pytest.param(0, marks=pytest.mark.root, id="root"), pytest.param(1001, id="user")])

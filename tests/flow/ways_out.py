@@ -335,6 +335,17 @@ def see_shared_memory_files():
 
 
 @way
+def fill_the_memory_by_files():
+    room = {path: os.statvfs(path) for path in ("/tmp", "/var/tmp", "/dev/shm")}
+    return some(path for path, state in room.items() if state.f_blocks * state.f_frsize > 1024**3 or not state.f_blocks)
+
+
+@way
+def write_where_there_is_no_ceiling():
+    return some(path for path in ("/", "/dev", "/run", "/var", "/home", "/proc") if made(f"{path}/{TOKEN}"))
+
+
+@way
 def talk_to_the_host_of_a_virtual_machine():
     socket.socket(40, socket.SOCK_STREAM).close()
     return True
@@ -729,6 +740,16 @@ def in_child(act: Callable[[], object]) -> bool:
     if pid == 0:
         os._exit(1 if act() else 0)
     return os.waitpid(pid, 0)[1] != 0
+
+
+def made(path: str) -> bool:
+    """Whether a file can be made there; it is removed at once."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
 
 
 def terminals() -> list[int | str]:

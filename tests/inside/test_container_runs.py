@@ -436,3 +436,31 @@ def test_after_a_kill_the_next_start_of_any_run_removes_the_variables_of_the_age
     assert not any(path.parent.exists() for path in handed)
     assert _files_with(secret) == []
     assert project.left_after_a_while() == []
+
+
+SETUID = """cp /bin/busybox evil; chmod 4755 evil; chmod 2755 evil; chmod u+s evil
+    python3 -c 'import os; os.open("made", os.O_CREAT | os.O_WRONLY, 0o6755)' || true
+    python3 -c 'import os; os.mknod("node", 0o104755)' || true; chmod 750 evil; ls -l"""
+
+
+def test_no_program_of_a_container_becomes_setuid_here(project: Project, image: str) -> None:
+    ended = run_one(project, SETUID, "assert False", "--image", image)
+
+    assert ended.codes == {"works": "assertion"}, ended.stderr
+    left = list((ended.folder / ended.trial("works")["workspace_dir"]).iterdir())
+    assert "evil" in {path.name for path in left}
+    assert [path.name for path in left if path.stat().st_mode & 0o6000] == []
+    assert (next(path for path in left if path.name == "evil").stat().st_mode & 0o777) == 0o750
+
+
+def test_a_folder_of_yours_gets_no_setuid_program_while_the_agent_works(project: Project, image: str) -> None:
+    (project.root / "shared").mkdir()
+    project.suite(f"""
+        workspace = Workspace(mode="shared", cwd="shared")
+        suite = [Case(id="works", prompt={SETUID!r}, check=lambda s: expect.does_not_match(s.final_output, "rws|r-s"))]
+    """)
+
+    ended = project.run("--image", image)
+
+    assert ended.statuses == {"works": "passed"}, ended.message("works")
+    assert [path.name for path in (project.root / "shared").iterdir() if path.stat().st_mode & 0o6000] == []

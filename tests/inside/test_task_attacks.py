@@ -54,6 +54,81 @@ def test_a_forged_reward_never_passes(tasks: Project, image: str, script: str) -
     assert tasks.left_after_a_while() == []
 
 
+# What starts `sleep` again starts this instead.
+REPLACED = (
+    "cat > /tmp/forger <<'END'\n#!/bin/sh\nwhile :; do " + FORGED + " /bin/busybox sleep 0.01; done\nEND\n"
+    "chmod 755 /tmp/forger; rm /bin/sleep; mv /tmp/forger /bin/sleep\n"
+    "for each in $(/bin/busybox pidof sleep busybox); do kill -9 $each; done; /bin/busybox sleep 0.5"
+)
+# The tests take their time, and decide that it failed.
+SLOW_TESTS = "#!/bin/sh\necho 0 > /logs/verifier/reward.txt; /bin/busybox sleep 1\n"
+SERVICE = 'ENTRYPOINT ["/bin/sh", "-c", "(while :; do sleep 0.1; done) & exec \\"$@\\"", "entry"]\n'
+
+
+@pytest.mark.parametrize("entrypoint", ["", SERVICE], ids=["what keeps the container", "a service of the environment"])
+def test_a_program_that_was_replaced_does_not_come_back_as_a_service(
+    tasks: Project, image: str, entrypoint: str
+) -> None:
+    write_task(
+        tasks.root / "tasks/one",
+        image,
+        instruction_DOT_md=REPLACED,
+        tests__test_DOT_sh=SLOW_TESTS,
+        environment__Dockerfile=f"FROM {image}\nWORKDIR /app\n{entrypoint}",
+    )
+
+    ended = tasks.whet("run", "tasks", "--trials", "3")
+
+    assert [trial["status"] for trial in ended.trials] == ["failed"] * 3, ended.message("one")
+    assert all("says 0" in trial["failure"]["message"] for trial in ended.trials), ended.message("one")
+
+
+FORKING = """
+import os, socket, time
+served = socket.create_server(("127.0.0.1", 7007))
+while True:
+    connection = served.accept()[0]
+    if os.fork() == 0:
+        while word := connection.recv(100): connection.sendall(word)
+        os._exit(0)
+    connection.close()
+"""
+
+
+def test_a_service_that_forks_for_each_connection_goes_on_while_the_agent_is_graded(tasks: Project, image: str) -> None:
+    # One service keeps a connection to another, which it opened while the agent worked.
+    client = """
+import os, socket, time
+while not os.path.exists("/tmp/begun"): time.sleep(0.05)
+connection = socket.create_connection(("127.0.0.1", 7007))
+while True:
+    connection.sendall(b"alive")
+    answer = connection.recv(100)
+    with open("/tmp/heard", "w") as file: file.write(f"{time.time()} {answer.decode()}")
+    time.sleep(0.05)
+"""
+    write_task(
+        tasks.root / "tasks/one",
+        image,
+        instruction_DOT_md="touch /tmp/begun; while ! [ -s /tmp/heard ]; do /bin/busybox sleep 0.1; done",
+        tests__test_DOT_sh="""\
+            #!/bin/sh
+            rm /tmp/heard; /bin/busybox sleep 1
+            if grep -q alive /tmp/heard; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+        """,
+        environment__Dockerfile=(
+            f"FROM {image}\nWORKDIR /app\nCOPY server.py client.py /srv/\n"
+            'ENTRYPOINT ["/bin/sh", "-c", "python3 /srv/server.py & python3 /srv/client.py & exec \\"$@\\"", "entry"]\n'
+        ),
+        environment__server_DOT_py=FORKING,
+        environment__client_DOT_py=client,
+    )
+
+    ended = tasks.whet("run", "tasks")
+
+    assert ended.statuses == {"one": "passed"}, ended.message("one")
+
+
 def test_an_agent_that_takes_the_logs_away_fails_and_is_not_errored(tasks: Project, image: str) -> None:
     ended = attack(tasks, image, "mv /logs /elsewhere; mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt")
 

@@ -105,3 +105,37 @@ def test_an_address_is_understood_also_if_it_was_taken_for_a_path(text: str, mea
 
     assert found is not None
     assert (found.url, found.is_git, found.ref, found.inner) == meant
+
+
+TAKES = """\
+[environment]
+env = { TAKEN = "${MY_SECRET}", USUAL = "${NOT_SET:-usual}" }
+"""
+
+
+def test_fetched_tasks_take_no_variable_that_nobody_allowed(tasks: Project, web: tuple[Path, str], image: str) -> None:
+    folder, url = web
+    write_task(tasks.outside / "sets/one", image, task_DOT_toml=TAKES, instruction_DOT_md="echo $TAKEN > answer.txt")
+    with tarfile.open(folder / "tasks.tar.gz", "w:gz") as archive:
+        archive.add(tasks.outside / "sets", "sets")
+    ref, env = f"{url}/tasks.tar.gz#sets", {"MY_SECRET": "right", "WHET_ALLOW_PRIVATE_ADDRESSES": "true"}
+
+    refused = tasks.whet("run", ref, env=env)
+    audited = tasks.whet("audit", ref, env=env)
+    allowed = tasks.whet("run", ref, "--allow-env", "MY_SECRET", env=env)
+
+    for ended in (refused, audited):
+        assert ended.code == 2, ended.stdout
+        assert "MY_SECRET of your environment is asked for by one" in ended.stderr
+        assert "--allow-env MY_SECRET" in ended.stderr
+    assert allowed.statuses == {"one": "passed"}, allowed.stderr
+    assert "tasks are given variables of your environment: MY_SECRET" in allowed.stdout + allowed.stderr
+
+
+def test_the_variables_that_a_task_of_yours_takes_are_named(tasks: Project, image: str) -> None:
+    write_task(tasks.root / "tasks/one", image, task_DOT_toml=TAKES, instruction_DOT_md="echo $TAKEN > answer.txt")
+
+    ended = tasks.whet("run", "tasks", env={"MY_SECRET": "right"})
+
+    assert ended.statuses == {"one": "passed"}, ended.stderr
+    assert "tasks are given variables of your environment: MY_SECRET" in ended.stdout + ended.stderr

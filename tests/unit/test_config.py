@@ -452,7 +452,8 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
         (
             "whet.toml: run.bogus: is not a known field (known: cwd, output_dir, schedule, max_parallel, trials, "
             "retries, max_steps, max_cost_usd, tags, workspace, reporters, sandbox, container, image, install, "
-            "keep_warm, keep_services, mounts, record_to, cassette, cassette_mode, cassette_speed, on, controls)"
+            "keep_warm, keep_services, mounts, allow_env, check_network, record_to, cassette, cassette_mode, "
+            "cassette_speed, on, controls)"
         ),
         "whet.toml: run.trials: must be an integer of at least 1 and at most 1,000,000, not 0",
         "whet.toml: runners.x.agent.model: must be a string, not 1",

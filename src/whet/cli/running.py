@@ -98,6 +98,7 @@ _MANNER = with_options(
         setting("sandbox"),
         setting("image"),
         setting("keep_services"),
+        setting("allow_env"),
         setting("controls"),
         click.option("--verbose", is_flag=True, help="Show what agents say and do as it happens."),
         setting("output_dir"),
@@ -248,6 +249,7 @@ def _bench_request(given: dict[str, Any]) -> RunRequest:
 @setting("sandbox")
 @setting("image")
 @setting("keep_services")
+@setting("allow_env")
 @setting("output_dir", help="Find runs in this folder.")
 @JSON
 @CONFIG

@@ -35,7 +35,7 @@ def decide(claim: CommandClaim, workspace: Path, shell: Shell, env: Mapping[str,
     inside = replace(shell, env={"CI": "1", **env})
     try:
         ran = inside.run(workspace, (*_SHELL, claim.command), timeout_s)
-    except (WhetError, OSError) as error:
+    except (WhetError, OSError, ValueError) as error:
         return undecided(f"the command could not be run: {error}")
     holds, reason = _decided(claim, ran, timeout_s)
     evidence = _printed(ran)

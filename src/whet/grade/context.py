@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,11 +28,17 @@ from whet.model.skills import SkillDetection
 from whet.model.suite import Ceilings
 
 _OUTPUT_KEPT = 16 * 1024 * 1024
+_LARGEST_READ = 64 * 1024 * 1024
 _NOT_FOUND = 127
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ")
 # An agent may have named a program in the settings of its repository that git starts with every command. Hooks stay:
 # a check may be about them.
 _SAFE_GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false"}
+
+
+# What ends a path in a line of shell.
+_END = r"[\s'\"`;:&|<>()$]"
+_SUITE_VARIABLE = re.compile(r"\$\{?WHET_SUITE_DIR\b\}?")
 
 
 def plain_environment(home: Path) -> dict[str, str]:
@@ -62,6 +70,10 @@ class Shell:
     sandbox: str
     readable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
+    network: bool = True
+    # The folder of the suite, of which commands see only what is readable.
+    suite_dir: str | None = None
     ceilings: Ceilings = field(default_factory=Ceilings)
     env: Mapping[str, str] = field(default_factory=dict)
     # Where the homes of commands are: a check that is killed leaves one behind, and the run removes it.
@@ -73,6 +85,7 @@ class Shell:
         """Run *argv* to its end, also if an async check has an event loop running."""
         if not argv:
             raise ValueError("there is no command to run: the list is empty")
+        self._refuse_undeclared(workspace, argv)
         with tempfile.TemporaryDirectory(prefix="whet-check-", dir=self.scratch) as home:
             call = partial(anyio.run, self._run, workspace, tuple(argv), timeout_s, Path(home))
             try:
@@ -88,14 +101,36 @@ class Shell:
             writable=writable,
             readable=tuple(map(Path, self.readable)),
             hidden=tuple(map(Path, self.hidden)),
+            apart=tuple(map(Path, self.apart)),
+            network=self.network,
             ceilings=self.ceilings,
         )
         kind = plugins.find("sandboxes", self.sandbox)
         return kind() if self.place is None else kind(self.place), boundary
 
+    def _refuse_undeclared(self, workspace: Path, argv: Sequence[str]) -> None:
+        """Raise `ValueError` if a command names a file of the suite that it does not see.
+
+        In every sandbox alike, so that a suite that holds in one holds in the others.
+        """
+        if self.suite_dir is None:
+            return
+        path = re.compile(rf"{re.escape(self.suite_dir)}(?:/[^{_END[1:]}*|(?={_END}|$))")
+        # A program that a command starts is shown with what belongs to it, and so is Python.
+        shown = (str(workspace), *self.readable, argv[0], sys.prefix, sys.base_prefix)
+        for word in argv:
+            for named in path.findall(_SUITE_VARIABLE.sub(lambda _: str(self.suite_dir), str(word))):
+                if os.path.lexists(named) and not any(_overlap(named, place) for place in shown):
+                    name = os.path.relpath(named, self.suite_dir)
+                    raise ValueError(
+                        f"the command names {name} of the suite's folder, which commands of checks do not see: "
+                        f'declare it in the suite, as in check_files = ["{name}"]'
+                    )
+
     async def _run(self, workspace: Path, argv: tuple[str, ...], timeout_s: float, home: Path) -> Ran:
         sandbox, boundary = self.prepare(workspace, home)
-        env = {**plain_environment(home), **self.env, "WHET_WORKSPACE": str(workspace)}
+        places = {"WHET_WORKSPACE": str(workspace), **({"WHET_SUITE_DIR": self.suite_dir} if self.suite_dir else {})}
+        env = {**plain_environment(home), **self.env, **places}
         out, err = _Kept(), _Kept()
         command = Command(argv=argv, env=env, cwd=workspace)
         try:
@@ -110,6 +145,12 @@ class Shell:
             timed_out=ended.timed_out,
             duration_s=ended.duration_s,
         )
+
+
+def _overlap(path: str, place: str) -> bool:
+    """Return whether one of them is the other, or below it."""
+    one, other = f"{path.rstrip('/')}/", f"{place.rstrip('/')}/"
+    return one.startswith(other) or other.startswith(one)
 
 
 class _Kept:
@@ -198,7 +239,7 @@ class CheckContext:
         return self._changes
 
     def read(self, path: str | Path) -> str:
-        """The text of a file in the workspace; a link that leads out of it is not followed."""
+        """The text of a file in the workspace, of 64 MiB at most; a link that leads out of it is not followed."""
         if str(PurePosixPath(path)) not in self._gaps.paths:
             self._need(str(path), self._gaps.workspace)
         try:
@@ -209,7 +250,12 @@ class CheckContext:
             raise PermissionError(f"{path} is outside of the workspace")
         if found.exists() and not found.is_file():
             raise IsADirectoryError(f"{path} is not a file")
-        return found.read_text(encoding="utf-8", errors="replace")
+        with found.open("rb") as file:
+            # A hole takes no disk, and would take all memory.
+            data = file.read(_LARGEST_READ + 1) if os.fstat(file.fileno()).st_size <= _LARGEST_READ else None
+        if data is None or len(data) > _LARGEST_READ:
+            raise OSError(errno.EFBIG, f"{path} has more than {_LARGEST_READ // 2**20} MiB, too much to be read")
+        return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
     def run(self, command: str | Sequence[str], *, timeout_s: float = _COMMAND_TIMEOUT_S) -> Ran:
         """Run a shell command line, or a program with its arguments, in the workspace and inside the sandbox."""

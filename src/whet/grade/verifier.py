@@ -232,7 +232,10 @@ async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: flo
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SAFE_PYTHON), env.get("PYTHONPATH"))))
     sandbox, inside = shell.prepare(script.workspace, home, *script.writable)
     boundary = replace(
-        inside, readable=(*inside.readable, _SAFE_PYTHON), network=script.network, shown_at=script.shown_at
+        inside,
+        readable=(*inside.readable, _SAFE_PYTHON),
+        network=script.network and inside.network,
+        shown_at=script.shown_at,
     )
     printed = _Printed()
     command = Command(argv=argv_of(script.path), env=env, cwd=script.cwd)

@@ -19,7 +19,7 @@ from whet.ground.ceilings import Hold, disk_of, holding
 from whet.ground.mounts import private_mounts
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, Inlet, Sink, Talk, find_program, is_there
 from whet.ground.seccomp import as_file, refused_calls
-from whet.ground.shown import hidden, shown, system, toolchains
+from whet.ground.shown import READ_ONLY, hidden, shown, system, temporary, toolchains
 from whet.ground.wardens import end_all
 
 _INNER_USER = "1000"
@@ -128,7 +128,9 @@ class BubblewrapSandbox:
             self._program,
             *_namespaces(network=boundary.network),
             *system(network=boundary.network),
-            *_declared(boundary, toolchains(command.env.get("PATH", ""), program)),
+            *temporary(boundary.ceilings.in_memory_mb),
+            *_declared(boundary, toolchains(command.env.get("PATH", ""), program, boundary.apart)),
+            *READ_ONLY,
             *("--chdir", str(command.cwd)),
             *status.arguments,
             *("--", *status.doorway.argv(program, command.argv[1:], command.env)),

@@ -21,7 +21,7 @@ from whet.errors import SandboxError
 from whet.ground.cgroups import Group, places
 from whet.ground.descent import all_processes
 from whet.ground.sandbox import Boundary, Command, Ended, find_program
-from whet.model.suite import Ceilings
+from whet.model.suite import MOST_FILES, Ceilings
 
 if TYPE_CHECKING:
     from whet.ground.disk import Disk
@@ -141,14 +141,16 @@ def holding(ceilings: Ceilings, timeout_s: float | None) -> Iterator[Hold]:
 
 
 def disk_of(boundary: Boundary) -> Disk | None:
-    """Return what holds a command to its ceiling of disk, if it has one."""
-    most_mb = boundary.ceilings.disk_mb
-    if most_mb is None:
+    """Return what holds a command to its ceilings of disk and files, if somebody chose one.
+
+    The usual one of files holds when whet looks at what is left.
+    """
+    if boundary.ceilings.disk_mb is None and boundary.ceilings.files == MOST_FILES:
         return None
     # Only here: most runs have none.
     from whet.ground.disk import Disk  # noqa: PLC0415
 
-    return Disk(most_mb, (*boundary.writable, *(folder for _, folder in boundary.shown_at)))
+    return Disk(boundary.ceilings, (*boundary.writable, *(folder for _, folder in boundary.shown_at)))
 
 
 def suspected(ended: Ended, ceilings: Ceilings, said: bytes) -> Ended:

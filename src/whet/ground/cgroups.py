@@ -12,6 +12,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -212,3 +213,26 @@ def _removed(folder: Path) -> bool:
     except OSError as error:
         return error.errno not in (errno.EBUSY, errno.ENOTEMPTY)
     return True
+
+
+def memory_here() -> int:
+    """Return the memory that this process can have at most, in bytes: that of the machine, or of a group it is in."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in _memory_files():
+        with suppress(OSError, ValueError):
+            # A group without a limit says "max".
+            limits.append(int(file.read_text()))
+    return min(limits)
+
+
+def _memory_files() -> Iterator[Path]:
+    """Yield the files with the limits of our group and of those above it, in both layouts."""
+    top = Path("/sys/fs/cgroup")
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers not in ("", "memory"):
+                continue
+            base, name = (top / "memory", "memory.limit_in_bytes") if controllers else (top, "memory.max")
+            group = base / path.strip("/")
+            yield from (folder / name for folder in (group, *group.parents) if folder.is_relative_to(base))

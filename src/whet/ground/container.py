@@ -16,6 +16,8 @@ from whet.dataclass import dataclass
 from whet.errors import AgentError, AgentNotStarted, SandboxError, UsageError
 from whet.ground.carried import Carried, carry, has_program
 from whet.ground.ceilings import disk_of
+from whet.ground.container_calls import filter_options, holds_modes
+from whet.ground.copying import drop_privileges
 from whet.ground.engine import Engine, engine_state
 from whet.ground.inlet import network_of
 from whet.ground.marks import handing_over
@@ -70,6 +72,9 @@ class ContainerSandbox:
         async with self._container(command, boundary) as (outer, container):
             try:
                 async with open_process(outer, stdout=stdout, stderr=said, disk=disk_of(boundary)) as talk:
+                    if not container.engine.is_podman:
+                        # Its processes are not below ours.
+                        talk.paused = container.paused  # type: ignore[method-assign]
                     yield talk
             except BrokenPipeError:
                 # Perhaps because there is no such program.
@@ -88,10 +93,11 @@ class ContainerSandbox:
         async with AsyncExitStack() as stack:
             network = await stack.enter_async_context(network_of(boundary, engine))
             given = stack.enter_context(env_options(env))
+            calls = stack.enter_context(filter_options(engine))
             argv = (
                 *("run", "--interactive", "--pull", "never", "--name", name, *place.labels, *engine.init),
                 *(*streams(engine), *_user(engine), "--read-only"),
-                *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+                *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", *calls),
                 *("--network", network, *limits(boundary.ceilings)),
                 *mounts(boundary, carried, engine),
                 *("--workdir", str(command.cwd), *given, "--entrypoint", carried.argv[0]),
@@ -104,6 +110,8 @@ class ContainerSandbox:
                 # Also if a signal ends it: whatever runs in it would go on.
                 with anyio.CancelScope(shield=True):
                     await engine.remove(name)
+                    if not holds_modes(engine):
+                        await anyio.to_thread.run_sync(drop_privileges, boundary.writable)
 
     async def close(self) -> None:
         """End the wardens."""
@@ -112,13 +120,25 @@ class ContainerSandbox:
 
 @dataclass(frozen=True, slots=True)
 class _Container:
-    """A container that has ended, and why."""
+    """A container, and why it ended."""
 
     engine: Engine
     name: str
     image: str
     command: Command
     boundary: Boundary
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Let the engine stop everything in it, during the context."""
+        said = await self.engine.call("pause", self.name)
+        if not said.ok:
+            raise SandboxError(f"the container cannot be paused while its work is graded: {said.why}")
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.engine.call("unpause", self.name)
 
     async def explained(self, ended: Ended, said: str) -> Ended:
         """Raise if it was not the command that failed; note a ceiling that was reached."""
@@ -219,10 +239,8 @@ def limits(ceilings: Ceilings) -> Iterator[str]:
 
 def mounts(boundary: Boundary, carried: Carried, engine: Engine) -> Iterator[str]:
     """Yield the options for what is visible, outer folders first."""
-    # What is in memory counts as memory. If there is a ceiling of disk, it holds there too.
-    size = f",size={boundary.ceilings.disk_mb}m" if boundary.ceilings.disk_mb else ""
     for folder in ("/tmp", "/var/tmp", "/run"):  # noqa: S108 - inside of the container
-        yield from ("--tmpfs", f"{folder}:rw,exec,mode=1777{size}")
+        yield from ("--tmpfs", f"{folder}:rw,exec,mode=1777,size={boundary.ceilings.in_memory_mb}m")
     layers = [(path, 0, bound(path, path, "ro")) for path in boundary.readable if is_there(path)]
     layers += [(inside, 0, bound(path, inside, "ro")) for inside, path in carried.mounts]
     layers += [(path, 1, _covered(path, engine)) for path in _hidden(boundary)]

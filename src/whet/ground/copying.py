@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ _FICLONE = 0x40049409
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK = 512
 _SPAN = 1 << 30
+_AS_OWNER = stat.S_ISUID | stat.S_ISGID
 _TRIES = 3
 _MAX_PROBLEMS = 20
 
@@ -272,3 +273,13 @@ def make_presentable(root: Path) -> None:
             if step.kind == "item" and not (stat.S_ISREG(step.stat.st_mode) or stat.S_ISLNK(step.stat.st_mode)):
                 with suppress(OSError):
                     os.unlink(step.name, dir_fd=place.fd)
+
+
+def drop_privileges(folders: Iterable[Path]) -> None:
+    """Take the setuid and setgid bits from all files below *folders*."""
+    for folder in folders:
+        with suppress(OSError), Descent(folder, force=True) as place:
+            for step in walk(place):
+                if step.kind == "item" and stat.S_ISREG(step.stat.st_mode) and step.stat.st_mode & _AS_OWNER:
+                    with suppress(OSError):
+                        os.chmod(step.name, stat.S_IMODE(step.stat.st_mode) & ~_AS_OWNER, dir_fd=place.fd)

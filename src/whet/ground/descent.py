@@ -169,8 +169,13 @@ def space_of(pid: int) -> str | None:
 
 def is_running(pid: int) -> bool:
     """Return whether *pid* is a process that has not ended."""
+    return state_of(pid) not in "ZX"
+
+
+def state_of(pid: int) -> str:
+    """Return the letter by which the kernel tells the state of *pid*; "X" if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+            return file.read().rpartition(b")")[2].split()[0].decode()
     except OSError:
-        return False
+        return "X"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import json
+import math
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -74,13 +75,23 @@ class Inventory:
             self.unread.append(path)
 
 
-def take_inventory(place: Descent, *, own: Folders = frozenset()) -> Inventory:
-    """List what is below *place*, by path from the root of its descent; leave out whet's *own* folders."""
-    inventory = Inventory()
+def take_inventory(place: Descent, *, own: Folders = frozenset(), most: float = math.inf) -> Inventory:
+    """List what is below *place*, by path from the root of its descent; leave out whet's *own* folders.
+
+    Raises `TooManyFiles` if there are more than *most* files, or as many folders.
+    """
+    inventory, folders = Inventory(), 0
     for step in walk(place, skip=frozenset() if place.top else GIT, own=own):
         if step.kind in {"item", "unread"}:
             inventory.add(step, place.path(step))
+        folders += step.kind == "enter"
+        if max(len(inventory.files), folders) > most:
+            raise TooManyFiles
     return inventory
+
+
+class TooManyFiles(Exception):
+    """There are more files than we look at."""
 
 
 class Differences(NamedTuple):

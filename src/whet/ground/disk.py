@@ -1,4 +1,4 @@
-"""Hold a command to its ceiling of disk: look at what it adds, and end it when that is too much.
+"""Hold a command to its ceilings of disk and of files: look at what it adds, and end it when that is too much.
 
 Quotas of the kernel do not serve here: few file systems have them on, and container engines use them on even fewer.
 A look walks through folders, so there is one only after a file system lost so much that the ceiling may be reached,
@@ -7,6 +7,7 @@ and now and then, because something else may have become free meanwhile.
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import time
@@ -15,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -22,6 +24,7 @@ import anyio.to_thread
 from whet.ground.descent import descendants
 from whet.ground.sandbox import Ended
 from whet.ground.tree import Descent, walk
+from whet.model.suite import Ceilings
 
 _MB = 1024 * 1024
 _INTERVAL_S = 0.2
@@ -35,31 +38,45 @@ _LEAST = 1024
 _IN_MEMORY = ("/memfd:", "/dev/", "/SYSV")
 
 
+class Usage(NamedTuple):
+    """An amount of bytes and of files and folders."""
+
+    size: float
+    files: int
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(self.size - other.size, self.files - other.files)
+
+
+NOTHING = Usage(0, 0)
+
+
 class Disk:
     """What commands may add to *folders*, and to a `layer` of a container that only its engine can measure.
 
-    `at` is the disk that the layer is on. What is there before the first command does not count, unless `before` is 0.
+    `at` is the disk that the layer is on. What is there before the first command does not count, unless `before` says
+    that there is nothing.
     """
 
     def __init__(
         self,
-        most_mb: int,
+        ceilings: Ceilings,
         folders: tuple[Path, ...],
         *,
         layer: Callable[[], Awaitable[int]] | None = None,
         at: Path | None = None,
-        before: int | None = None,
+        before: Usage | None = None,
         held_by: Callable[[], list[int]] | None = None,
     ) -> None:
-        self.words = f"{most_mb:,} MB of disk"
-        self._most = most_mb * _MB
+        self._ceilings = ceilings
+        self._most = Usage(math.inf if ceilings.disk_mb is None else ceilings.disk_mb * _MB, ceilings.files)
         self._folders, self._layer = folders, layer
         self._places = (*folders, *([at] if at else ()))
         self._before = before
         # The processes that may hold files, if these are not only those below the warden.
         self._held_by = held_by
         self._room = self._most
-        self._free: list[int] | None = None
+        self._free: list[Usage] | None = None
         self._looked, self._pause_s = 0.0, _INTERVAL_S
 
     async def begin(self) -> None:
@@ -77,9 +94,15 @@ class Disk:
 
     async def noted(self, ended: Ended) -> Ended:
         """Return *ended* with what was reached, also if it was reached since the last look."""
-        if self._room < 0 or await self._is_full(0):
-            return replace(ended, reached=self.words, stopped=True)
+        if min(self._room) < 0 or await self._is_full(0):
+            return replace(ended, reached=self._words, stopped=True)
         return ended
+
+    @property
+    def _words(self) -> str:
+        if self._room.size < 0:
+            return f"{self._ceilings.disk_mb:,} MB of disk"
+        return f"{self._ceilings.files:,} new files"
 
     def _note(self) -> None:
         self._free, self._looked = self._free_now(), time.monotonic()
@@ -89,42 +112,48 @@ class Disk:
         if time.monotonic() - self._looked > max(_LONGEST_S, self._pause_s):
             return True
         lost = (before - now for before, now in zip(self._free or (), self._free_now(), strict=False))
-        return any(each > self._room for each in lost)
+        return any(each.size > self._room.size or each.files > self._room.files for each in lost)
 
     async def _is_full(self, warden: int) -> bool:
         self._note()
-        self._room = self._most - (await self._used(warden) - (self._before or 0))
+        self._room = self._most - (await self._used(warden) - (self._before or NOTHING))
         self._pause_s = max(_INTERVAL_S, (time.monotonic() - self._looked) * _TIMES_A_LOOK)
-        return self._room < 0
+        return min(self._room) < 0
 
-    async def _used(self, warden: int) -> int:
+    async def _used(self, warden: int) -> Usage:
         holders = (self._held_by or partial(descendants, warden)) if warden else list
-        used = await anyio.to_thread.run_sync(used_by, self._folders, holders, abandon_on_cancel=True)
-        return used + (await self._layer() if self._layer else 0)
+        used = await anyio.to_thread.run_sync(usage_of, self._folders, holders, abandon_on_cancel=True)
+        return used._replace(size=used.size + (await self._layer() if self._layer else 0))
 
-    def _free_now(self) -> list[int]:
+    def _free_now(self) -> list[Usage]:
         found = []
         for place in self._places:
             try:
                 state = os.statvfs(place)
             except OSError:
                 # Gone, as if everything were.
-                found.append(0)
+                found.append(NOTHING)
             else:
-                found.append(state.f_bfree * state.f_frsize)
+                found.append(Usage(state.f_bfree * state.f_frsize, state.f_ffree))
         return found
 
 
-def used_by(folders: tuple[Path, ...], holders: Callable[[], list[int]] = list) -> int:
+def used_by(folders: tuple[Path, ...]) -> int:
+    """Return the bytes that *folders* take."""
+    return int(usage_of(folders).size)
+
+
+def usage_of(folders: tuple[Path, ...], holders: Callable[[], list[int]] = list) -> Usage:
     """Return what *folders* take, with files that *holders* removed and still hold open."""
     # A file with two names takes its blocks once.
     seen: set[tuple[int, int]] = set()
-    total = 0
+    total = files = 0
     for found in (*(each for folder in folders for each in _below(folder)), *_nameless(holders())):
         if stat.S_ISDIR(found.st_mode) or (found.st_dev, found.st_ino) not in seen:
             seen.add((found.st_dev, found.st_ino))
             total += max(found.st_blocks * _BLOCK, _LEAST)
-    return total
+            files += 1
+    return Usage(total, files)
 
 
 def _below(folder: Path) -> Iterator[os.stat_result]:

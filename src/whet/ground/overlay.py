@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from whet.ground.copying import clear, copy_tree, remove_tree
-from whet.ground.diff import Entry, Inventory, Version, alike, compare, describe_changes, take_inventory
+from whet.ground.diff import Entry, Inventory, TooManyFiles, Version, alike, compare, describe_changes, take_inventory
 from whet.ground.mounts import mount_overlay, unmount
 from whet.ground.repositories import make_whole
 from whet.ground.tree import GIT, Descent, Tree, explained, is_empty, walk
@@ -114,7 +115,10 @@ class OverlayWorkspace(Workspace):
         """Read the changes from the upper folder."""
         with explained("cannot compare workspace", self.path):
             above = Tree(self._upper)
-            old, new = _read_upper(self._upper, self._base)
+            try:
+                old, new = _read_upper(self._upper, self._base, self.most_files)
+            except TooManyFiles:
+                raise self.refuse_overfull() from None
 
             def same(path: str, before: Entry, after: Entry) -> bool:
                 return alike(path, Version(before, self._base), Version(after, above))
@@ -131,6 +135,8 @@ class OverlayWorkspace(Workspace):
 
     def keep(self, destination: Path) -> None:
         """Copy what the agent saw, because other processes cannot see the mount."""
+        if self._overfull:
+            raise self.refuse_overfull()
         with explained("cannot keep workspace", destination):
             destination.mkdir(parents=True)
             copy_tree(self.path, destination, force=True)
@@ -187,13 +193,20 @@ class OverlayWorkspace(Workspace):
         return upper
 
 
-def _read_upper(upper: Path, base: Tree) -> tuple[Inventory, Inventory]:
-    """Return the old and the new state of every path that the folder *upper* changes above *base*."""
+def _read_upper(upper: Path, base: Tree, most: int) -> tuple[Inventory, Inventory]:
+    """Return the old and the new state of every path that the folder *upper* changes above *base*.
+
+    Raises `TooManyFiles` if *upper* has more than *most* files, or as many folders.
+    """
     old, new = Inventory(), Inventory()
+    counted = Counter[str]()
     with Descent(upper, force=True) as place:
         for step in walk(place, skip=GIT):
             if step.kind == "leave":
                 continue
+            counted[step.kind] += 1
+            if counted[step.kind] > most:
+                raise TooManyFiles
             path = place.path(step)
             if step.kind == "enter":
                 if _hides(place.fd, base.stat(path)):

@@ -17,6 +17,8 @@ import anyio
 
 from whet.errors import AgentNotStarted, SandboxError
 from whet.ground import warden as words
+from whet.ground.descent import descendants
+from whet.ground.pausing import paused
 from whet.ground.sandbox import Command, Ended, Sink, no_program
 from whet.ground.wardens import Warden, reaper, wardens
 
@@ -71,6 +73,10 @@ class _Child:
     def exited(self) -> bool:
         """Whether it has ended."""
         return self._gone.done()
+
+    def below(self) -> list[int]:
+        """Return the process and everything that it started."""
+        return descendants(self._warden.pid)
 
     def watch(self, disk: Disk) -> None:
         """End it at once when it takes too much of *disk*."""
@@ -233,6 +239,10 @@ class Conversation:
         await self._child.over()
         if self._child.trouble is not None:
             raise self._child.trouble
+
+    def paused(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Stop it with everything that it started, during the context."""
+        return paused(self._child.below)
 
     def end_input(self) -> None:
         """Close its input."""

@@ -65,6 +65,8 @@ class Boundary:
     writable: tuple[Path, ...]
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    # The suite and its settings: no installation around a program is shown if one of them is in it.
+    apart: tuple[Path, ...] = ()
     network: bool = True
     # The one address of a network that is off; only for sandboxes that have inlets.
     inlet: Inlet | None = None
@@ -126,6 +128,9 @@ class Talk(Protocol):
 
     async def over(self) -> None:
         """Wait until it has exited or a sink has raised; raises what the sink raised."""
+
+    def paused(self) -> AbstractAsyncContextManager[None]:
+        """Stop it with everything that it started, during the context."""
 
 
 class Sandbox(Protocol):

@@ -69,7 +69,7 @@ _REFUSED: dict[str, tuple[int, int | None]] = {
 _ABSENT: dict[str, tuple[int, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
 # Calls that set the mode of a file, and the argument with the mode. A setuid program would work outside the boundary
 # too, and if whet runs as root, its owner is root.
-_MODES = {
+MODES = {
     "chmod": ((90, None), 1),
     "fchmod": ((91, 52), 1),
     "fchmodat": ((268, 53), 2),
@@ -79,9 +79,9 @@ _MODES = {
     "mknodat": ((259, 33), 2),
 }
 # The same for calls whose mode counts only if the flags before it create a file.
-_OPENED = {"open": ((2, None), 1), "openat": ((257, 56), 2)}
-_MAKES_A_FILE = 0o100 | 0o20000000
-_AS_OWNER = 0o6000
+OPENED = {"open": ((2, None), 1), "openat": ((257, 56), 2)}
+MAKES_A_FILE = 0o100 | 0o20000000
+AS_OWNER = 0o6000
 _CLONE, _UNSHARE = (56, 220), (272, 97)
 _IOCTL, _PERSONALITY, _SOCKET = (16, 29), (135, 92), (41, 198)
 _NEW_NAMESPACES = 0x7E020000
@@ -134,10 +134,10 @@ def _filter(machine: str) -> Iterator[Instruction]:
             if (number := numbers[column]) is not None:
                 yield _IS, 0, 1, number
                 yield _refuse(code)
-    for numbers, argument in _MODES.values():
+    for numbers, argument in MODES.values():
         if (number := numbers[column]) is not None:
-            yield from _where(number, argument, [(_HAS, _AS_OWNER)])
-    for numbers, flags in _OPENED.values():
+            yield from _where(number, argument, [(_HAS, AS_OWNER)])
+    for numbers, flags in OPENED.values():
         if (number := numbers[column]) is not None:
             yield from _where_made(number, flags)
     yield from _where(_CLONE[column], 0, [(_HAS, _NEW_NAMESPACES)])
@@ -166,9 +166,9 @@ def _where_made(number: int, flags: int) -> Iterator[Instruction]:
     """Refuse to create a setuid or setgid file; the mode is the argument after the flags."""
     yield _IS, 0, 6, number
     yield _LOAD, 0, 0, _argument(flags)
-    yield _HAS, 0, 3, _MAKES_A_FILE
+    yield _HAS, 0, 3, MAKES_A_FILE
     yield _LOAD, 0, 0, _argument(flags + 1)
-    yield _HAS, 0, 1, _AS_OWNER
+    yield _HAS, 0, 1, AS_OWNER
     yield _refuse(errno.EPERM)
     yield _RETURN, 0, 0, _ALLOW
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from whet.ground.mounts import clone, private_mounts, snapshot
@@ -28,7 +28,7 @@ _FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/et
 _BELOW = tuple(f"{folder}/" for folder in _FOLDERS)
 # Targets of /etc/resolv.conf on many machines.
 _IN_RUN = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/current-system")
-_OWN_TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - paths inside the sandbox
+_OWN_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - paths inside the sandbox
 # What runtimes read: the number of CPUs, and the limits of a control group. Each entry costs every start a mount.
 _IN_SYS = (
     "/sys/devices/system/cpu",
@@ -44,7 +44,10 @@ _LIVE_SETTINGS = "/proc/sys/kernel/random"
 _NODE_PACKAGES = "node_modules"
 # A folder with one of these is a project, whatever else is in it.
 _PROJECT_FILES = (".git", "whet.toml", "pyproject.toml")
+# What version managers keep beside their `shims`; most of them are a clone of a repository.
+_MANAGED = ("versions", "installs")
 _MOST_LINKS = 40
+_PAGE = 4096
 
 
 @lru_cache
@@ -54,9 +57,7 @@ def system(*, network: bool) -> tuple[str, ...]:
     argv = ["--proc", "/proc", "--dev", "/dev"]
     for path, how in closed_in_proc():
         argv += hidden(path) if how == "hide" else ("--ro-bind", path, path)
-    for folder in _OWN_TEMPORARY:
-        # Not a file system of its own, which costs every start a mount: the root is one already.
-        argv += ["--dir", folder]
+    argv += ["--dir", "/run"]
     for folder in (*_FOLDERS, *_IN_RUN):
         argv += _link(folder) or shown(folder)
     for folder in _IN_SYS:
@@ -64,6 +65,16 @@ def system(*, network: bool) -> tuple[str, ...]:
             argv += _covered(folder, () if folder in _NEVER_CLOSED else _closed(folder))
     argv += _kernel_settings(network=network)
     return tuple(argv)
+
+
+def temporary(size_mb: int) -> Iterator[str]:
+    """Yield the arguments for folders in memory that everybody inside may write to, with a size each."""
+    for folder in _OWN_TEMPORARY:
+        yield from ("--perms", "1777", "--size", str(size_mb * 1024 * 1024), "--tmpfs", folder)
+
+
+# Comes last, when everything has its place: the rest of the root is in memory too, and bubblewrap gives it no size.
+READ_ONLY = ("--remount-ro", "/dev", "--remount-ro", "/")
 
 
 @lru_cache(maxsize=256)
@@ -125,7 +136,10 @@ def _kernel_settings(*, network: bool) -> tuple[str, ...]:
 
 def hidden(path: str) -> tuple[str, ...]:
     """Return the arguments that make a folder or a file look empty."""
-    return ("--tmpfs", path) if Path(path).is_dir() else ("--ro-bind", os.devnull, path)
+    if not Path(path).is_dir():
+        return ("--ro-bind", os.devnull, path)
+    # Not read-only: the workspace may be below it, and needs a place. Folders take no room.
+    return ("--size", str(_PAGE), "--tmpfs", path)
 
 
 def _link(folder: str) -> tuple[str, ...]:
@@ -137,9 +151,13 @@ def _link(folder: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def toolchains(path: str, program: str) -> tuple[Path, ...]:
-    """Return the folders of programs outside the system: those on PATH, the program itself and the running Python."""
-    wanted = {Path(sys.prefix), Path(sys.base_prefix)}
+def toolchains(path: str, program: str, apart: tuple[Path, ...] = ()) -> tuple[Path, ...]:
+    """Return the folders of programs outside the system: those on PATH, the program itself and the running Python.
+
+    None that holds what must stay *apart*: what belongs to a program is a guess.
+    """
+    python = {Path(sys.prefix), Path(sys.base_prefix)}
+    wanted: set[Path] = set()
     home = os.environ.get("HOME")
     for entry in path.split(os.pathsep):
         # A PATH may name folders that we may not read.
@@ -150,7 +168,8 @@ def toolchains(path: str, program: str) -> tuple[Path, ...]:
         wanted.update(folder for folder in _installation(place.parent) if folder != place.parent)
         wanted.add(place)
     wanted.update(_linked_package(Path(program)))
-    return tuple(_uncovered(wanted))
+    wanted = {folder for folder in wanted if not any(each.is_relative_to(folder) for each in apart)}
+    return tuple(_uncovered(python | wanted))
 
 
 def _hops(program: Path) -> Iterator[Path]:
@@ -173,13 +192,20 @@ def _installation(folder: Path) -> Iterator[Path]:
     yield folder
     yield from _packages_around(folder)
     whole = folder.parent
-    if folder.name == "shims" and not _contains_home(whole):
+    if folder.name == "shims" and _manages_versions(whole):
         yield whole
     elif folder.name == "bin" and (whole / "lib").is_dir():
         if not _is_personal(whole):
             yield whole
         elif (whole / "lib" / _NODE_PACKAGES).is_dir():
             yield whole / "lib" / _NODE_PACKAGES
+
+
+def _manages_versions(folder: Path) -> bool:
+    """Return whether *folder* is that of a version manager, and not a project that has `shims` of its own."""
+    if _contains_home(folder) or any((folder / name).exists() for name in _PROJECT_FILES if name != ".git"):
+        return False
+    return any((folder / name).is_dir() for name in _MANAGED)
 
 
 def _contains_home(folder: Path) -> bool:
@@ -199,11 +225,12 @@ def _packages_around(folder: Path) -> Iterator[Path]:
 
 
 def _linked_package(program: Path) -> Iterator[Path]:
-    """Yield the package of a program to which `node_modules` only links, as to those of the project itself."""
+    """Yield the package of a program to which `node_modules` only links, unless it is a project of its own."""
     found = program.resolve()
     if _NODE_PACKAGES in found.parts or not any(_NODE_PACKAGES in place.parts for place in _hops(program)):
         return
-    yield from [folder for folder in found.parents if (folder / "package.json").is_file()][:1]
+    packages = (folder for folder in found.parents if (folder / "package.json").is_file())
+    yield from (folder for folder in islice(packages, 1) if not _is_personal(folder))
 
 
 def _uncovered(paths: Iterable[Path]) -> Iterator[Path]:

@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -26,28 +25,28 @@ from whet.errors import EnvironmentFailed, SandboxError
 from whet.ground.carried import PLACE, Carried, carry, has_program
 from whet.ground.container import Beginning, bound, env_options, inner_env, limits, new_name, of_lines, refusal, streams
 from whet.ground.copying import remove_tree
-from whet.ground.descent import children, descendants, is_running, members, signal_all, space_of
-from whet.ground.disk import Disk
+from whet.ground.descent import members, space_of
+from whet.ground.disk import NOTHING, Disk
 from whet.ground.engine import LEFT_LABEL, Engine
 from whet.ground.inlet import opened
 from whet.ground.process import open_process, run_process
 from whet.ground.runtime import RunningContainer
 from whet.ground.sandbox import Availability, Boundary, Command, Ended, InImage, Inlet, Sink, Talk, is_there
+from whet.ground.services import Services
 from whet.ground.task_environment import ceilings_of, from_host
 from whet.ground.wardens import end_all
-from whet.model.suite import Ceilings
+from whet.model.suite import MOST_FILES, Ceilings
 from whet.model.task import Healthcheck, TaskEnvironment, TaskStep
 
 TESTS, LOGS = Path("/tests"), Path("/logs")
 _PARTS = ("agent", "verifier", "artifacts")
 _PATIENCE_S = 120.0
-# How long to wait for the first process of a container to reap others; not every image has one that does.
-_REAPING_S = 3.0
 # How the engine, and the runtime below it, say that there is no such program.
 _NOT_STARTED, _NOT_THERE = (1, 126, 127, 255), 127
 _ENGINE_SAYS = re.compile(r"Error: |OCI runtime|runc exec|exec failed|time=|[0-9TZ:.-]+ ")
-# Another sleep when the first one ends, whatever the image's `sleep` takes for long.
-_STAY = 'echo "$0"; while :; do sleep 86400; done'
+# Waits for the end of its input, which is ours, without a program that the agent could replace. An entrypoint may
+# have closed the input.
+_STAY = 'echo "$0"; while read -r _; do :; done; exec sleep 86400'
 
 
 async def workdir_of(engine: Engine, image: str) -> str:
@@ -86,7 +85,7 @@ class TaskContainer:
     _name: str | None = None
     _first: int = 0
     _running: RunningContainer | None = None
-    _services: frozenset[int] = frozenset()
+    _services: Services | None = None
     _mounted: tuple[Path, ...] = ()
     _disk: Disk | None = None
 
@@ -200,12 +199,12 @@ class TaskContainer:
             await _until(heard, talk)
         self._name, self._mounted = name, tuple(inside for inside, _ in carried.mounts)
         await self._find(name, token)
-        if self.ceilings.disk_mb is not None:
-            self._disk = await self._disk_of(self.ceilings.disk_mb, name, boundary)
+        if self.ceilings.disk_mb is not None or self.ceilings.files != MOST_FILES:
+            self._disk = await self._disk_of(name, boundary)
         await self._find_user()
         if self.environment.healthcheck is not None:
             await self.wait_until_healthy(self.environment.healthcheck)
-        self._services = frozenset(members(self._first))
+        self._services = await anyio.to_thread.run_sync(Services, self._first)
 
     async def _find(self, name: str, token: str) -> None:
         """Find the container among the processes of this machine, to execute in it and to end what it started."""
@@ -230,14 +229,14 @@ class TaskContainer:
             shown = said.decode(errors="replace").strip()[-500:]
             raise EnvironmentFailed(f"nothing can be executed as user {self.user} of the task", hint=shown or None)
 
-    async def _disk_of(self, most_mb: int, name: str, boundary: Boundary) -> Disk:
+    async def _disk_of(self, name: str, boundary: Boundary) -> Disk:
         """Return what the container may write: into its layer, its logs and what is mounted, all of it new."""
         folders = (self.folder / "logs", *boundary.writable)
         written = None if self._running is None else self._running.layer
         if written is None and not self.engine.is_podman and os.geteuid() == 0:
             written = Path(await self.engine.inspected(name, "{{.GraphDriver.Data.UpperDir}}"))
         if written is not None and written.is_absolute() and is_there(written):
-            return Disk(most_mb, (*folders, written), before=0, held_by=partial(members, self._first))
+            return Disk(self.ceilings, (*folders, written), before=NOTHING, held_by=partial(members, self._first))
 
         async def layer() -> int:
             size = await self.engine.inspected(name, "{{.SizeRw}}", "--size")
@@ -246,7 +245,7 @@ class TaskContainer:
         # Files of other users inside cannot be seen from here, so the engine measures them.
         at = await self.engine.inspected(name, "{{.StaticDir}}")
         held_by = partial(members, self._first)
-        return Disk(most_mb, folders, layer=layer, at=Path(at) if at else None, before=0, held_by=held_by)
+        return Disk(self.ceilings, folders, layer=layer, at=Path(at) if at else None, before=NOTHING, held_by=held_by)
 
     def _make_folders(self) -> None:
         for folder in (self.tests, *(self.logs(part) for part in _PARTS)):
@@ -345,6 +344,7 @@ class TaskContainer:
             _name=None,
             _first=0,
             _running=None,
+            _services=None,
             _mounted=(),
             _disk=None,
         )
@@ -408,24 +408,8 @@ class TaskContainer:
 
     def _end_strays(self) -> None:
         """End what was started since the environment was ready; services of the environment go on."""
-        if self.keep_services:
-            return
-        began = time.monotonic()
-        while strays := self._strays():
-            running = [pid for pid in strays if is_running(pid)]
-            if running and time.monotonic() - began > _PATIENCE_S:
-                raise SandboxError(f"these processes could not be ended: {running}")
-            if not running and time.monotonic() - began > _REAPING_S:
-                return
-            # A stopped process starts nothing. A dead one still counts to the limit until it is reaped.
-            signal_all(running, signal.SIGSTOP)
-            signal_all(self._strays(), signal.SIGKILL)
-            time.sleep(0.005)
-
-    def _strays(self) -> list[int]:
-        kept = {pid for pid in children(self._first) if pid in self._services}
-        kept |= {each for pid in kept for each in descendants(pid)}
-        return [pid for pid in members(self._first) if pid not in kept]
+        if self._services is not None and not self.keep_services:
+            self._services.end_strays()
 
     async def _remove(self, name: str) -> None:
         with anyio.CancelScope(shield=True):

@@ -23,6 +23,12 @@ def from_host(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, s
     return found
 
 
+def wanted_from_host(env: Mapping[str, str], environ: Mapping[str, str]) -> set[str]:
+    """Return which variables of this machine *env* takes: those without a default, and others that are set."""
+    found = (_FROM_HOST.fullmatch(value) for value in env.values())
+    return {match[1] for match in found if match is not None and (match[2] is None or match[1] in environ)}
+
+
 def ceilings_of(environment: TaskEnvironment, usual: Ceilings) -> Ceilings:
     """Return what a container may use: what its task says, or else the settings."""
     return Ceilings(
@@ -30,4 +36,5 @@ def ceilings_of(environment: TaskEnvironment, usual: Ceilings) -> Ceilings:
         processes=usual.processes,
         cpus=environment.cpus or usual.cpus,
         disk_mb=environment.storage_mb or usual.disk_mb,
+        files=usual.files,
     )

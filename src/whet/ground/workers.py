@@ -11,6 +11,7 @@ import contextlib
 import gc
 import math
 import os
+import resource
 import select
 import signal
 import socket
@@ -23,6 +24,7 @@ from typing import NoReturn
 import anyio
 
 from whet.errors import SandboxError
+from whet.ground.cgroups import memory_here
 from whet.ground.descent import become_subreaper, die_with_parent, end_descendants, signal_all, wake_with_parent
 from whet.ground.warden import receive
 from whet.ground.wardens import reaper, wardens
@@ -36,6 +38,8 @@ _PIECE = 65536
 _AT_ONCE, _MOMENT_S = 4, 0.05
 # No real answer is longer; a longer one was garbled by the call, and must not use up our memory.
 _LONGEST_ANSWER = 256 * 2**20
+# What a worker may take of the memory, and half of what there is if that is less.
+_MOST_MEMORY = 4 * 2**30
 
 # Answers one request; `Printed` collects what it prints.
 Serve = Callable[[bytes, "Printed"], bytes]
@@ -296,6 +300,7 @@ def _be_parent(
         signal.signal(number, signal.SIG_DFL)
     # We do not wait for guards, so let the kernel reap them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    _take_ceiling()
     prepare()
     # What was made until now is in no check's way: some look for objects that it has left.
     gc.freeze()
@@ -315,6 +320,17 @@ def _be_parent(
                 os._exit(1)
         for fd in fds:
             os.close(fd)
+
+
+def _take_ceiling() -> None:
+    """Let no worker take the memory of the machine: what an agent left may be larger than that, and a check reads it.
+
+    Only as far as a suite may raise it again.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = min(_MOST_MEMORY, memory_here() // 2)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _guard(talk: int, lifeline: int, nursery: int, whet: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import stat
 import time
 from abc import ABC, abstractmethod
@@ -12,9 +13,10 @@ from typing import Literal
 
 from whet.errors import WorkspaceError
 from whet.ground.copying import copy_some, copy_tree, make_presentable, remove_tree
-from whet.ground.diff import Entry, Inventory, Version, alike, compare, describe_changes, take_inventory
+from whet.ground.diff import Entry, Inventory, TooManyFiles, Version, alike, compare, describe_changes, take_inventory
 from whet.ground.tree import Descent, Folders, Tree, explained, grant, is_empty
 from whet.model.grade import Changes
+from whet.model.suite import MOST_FILES
 
 Method = Literal["empty", "overlay", "copy", "given"]
 # The longest clock tick of the kernel: two changes within one may have the same times.
@@ -26,6 +28,17 @@ class Workspace(ABC):
 
     path: Path
     method: Method
+    # How many files an agent may add; whet looks at no more, and does not keep them.
+    most_files: int = MOST_FILES
+    _overfull = False
+
+    def refuse_overfull(self) -> WorkspaceError:
+        """Return the error for a folder with too many new files, and keep it no more."""
+        self._overfull = True
+        return WorkspaceError(
+            f"there are more than {self.most_files:,} new files in the workspace",
+            hint="defaults.max_files says how many there may be",
+        )
 
     @abstractmethod
     def mark(self) -> None:
@@ -68,16 +81,20 @@ class SharedWorkspace(Workspace):
         """Compare stat results."""
         with explained("cannot compare workspace", self.path):
             try:
-                new = self._inventory()
+                new = self._inventory(most=len(self._old.files) + self.most_files)
             except FileNotFoundError:
                 # The agent deleted its own folder, and so everything in it.
                 new = Inventory()
+            except TooManyFiles:
+                raise self.refuse_overfull() from None
             here = Tree(self.path, follow=self._given)
             found = compare(self._old, new, lambda path, was, now: self._is_same(path, was, now, here))
             return describe_changes(found, self._old, new, before=self._before, after=here)
 
     def keep(self, destination: Path) -> None:
         """Move the folder to *destination*, without sockets, fifos and devices; copy it if the user named it."""
+        if self._overfull:
+            raise self.refuse_overfull()
         if not self._given:
             with explained("cannot keep workspace", self.path):
                 _check_is_folder(self.path)
@@ -92,9 +109,9 @@ class SharedWorkspace(Workspace):
         """Delete the folder, unless the user named it."""
         return [] if self._given else remove_tree(self.path)
 
-    def _inventory(self) -> Inventory:
+    def _inventory(self, most: float = math.inf) -> Inventory:
         with Descent(self.path, follow=self._given, force=not self._given) as place:
-            return take_inventory(place, own=self._own)
+            return take_inventory(place, own=self._own, most=most)
 
     def _is_same(self, path: str, old: Entry, new: Entry, here: Tree) -> bool:
         """Return whether the file at *path*, which *here* contains, has not changed."""

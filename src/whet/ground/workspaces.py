@@ -21,7 +21,7 @@ from whet.ground.overlay import OverlayWorkspace, Template
 from whet.ground.repositories import make_whole, stored_elsewhere
 from whet.ground.tree import explained, identities, is_empty, is_inside
 from whet.ground.workspace import FolderWorkspace, Method, SharedWorkspace, Workspace
-from whet.model.suite import MadeSkill, Placed, WorkspaceSpec
+from whet.model.suite import MOST_FILES, MadeSkill, Placed, WorkspaceSpec
 
 MANIFEST = "SKILL.md"
 _FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)\r?\n---\s*(?:\r?\n|\Z)", re.DOTALL)
@@ -38,7 +38,8 @@ class Workspaces:
     contain itself.
     """
 
-    def __init__(self, scratch: Path, own: Sequence[Path] = ()) -> None:
+    def __init__(self, scratch: Path, own: Sequence[Path] = (), most_files: int = MOST_FILES) -> None:
+        self._most_files = most_files
         self._own_paths = tuple(path.resolve() for path in own)
         self._own = identities(own)
         self._scratch = scratch
@@ -59,10 +60,16 @@ class Workspaces:
             if key not in self._shared:
                 _check_template(spec.template_dir)
                 self._shared[key] = self._made_shared(spec)
+                self._shared[key].most_files = self._most_files
             return self._shared[key]
 
     def isolated(self, spec: WorkspaceSpec) -> Workspace:
         """Return a new folder."""
+        workspace = self._made_isolated(spec)
+        workspace.most_files = self._most_files
+        return workspace
+
+    def _made_isolated(self, spec: WorkspaceSpec) -> Workspace:
         path = self._scratch / f"w{next(self._numbers)}"
         template = spec.template_dir
         if template is None:

@@ -51,6 +51,10 @@ class Settings:
     # Whether what an agent starts goes on while its work is graded, as tasks about services need it.
     keep_services: bool
     mounts: tuple[Path, ...]
+    # Variables of this machine that fetched tasks may take.
+    allow_env: tuple[str, ...]
+    # The network of what grades: that of the runner, or that of the machine.
+    check_network: Literal["runner", "full"]
     # Where exchanges with models are kept, and where they are played from.
     record_to: Path | None
     cassette: Path | None

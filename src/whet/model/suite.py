@@ -208,6 +208,8 @@ class Case:
     skill_place: str | None = None
     # For an audit; no agent sees it.
     solution: Solution | None = None
+    # What commands of its checks may read besides the workspace.
+    check_files: tuple[Path, ...] = ()
     # What its workspaces have besides what the suite or the settings give them.
     placed: tuple[Placed, ...] = ()
     location: Location | None = None
@@ -263,6 +265,13 @@ class Suite:
         return tuple(dict.fromkeys(tag for case in self.cases for tag in case.tags))
 
 
+# More than most projects have with all of their packages. whet lists, compares and keeps what an agent leaves, and
+# that takes longer with each file.
+MOST_FILES = 200_000
+# Nobody needs more of them: the workspace, the home and the temporary folder of a command are on the disk.
+_LARGEST_IN_MEMORY_MB = 1024
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
     """The most that a process and its descendants may use of the machine; None: all of it."""
@@ -272,6 +281,13 @@ class Ceilings:
     cpus: float | None = None
     # What a command may add to its folders; whet looks, so nothing of the system has to hold it.
     disk_mb: int | None = None
+    # The files that it may add to them.
+    files: int = MOST_FILES
+
+    @property
+    def in_memory_mb(self) -> int:
+        """The size of a file system in memory, such as `/tmp` of a sandbox."""
+        return min(each for each in (self.memory_mb, self.disk_mb, _LARGEST_IN_MEMORY_MB) if each is not None)
 
     def __bool__(self) -> bool:
         return any(value is not None for value in (self.memory_mb, self.processes, self.cpus))
@@ -283,4 +299,5 @@ class Ceilings:
             *([] if self.processes is None else [f"{self.processes:,} processes"]),
             *([] if self.cpus is None else [f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"]),
             *([] if self.disk_mb is None else [f"{self.disk_mb:,} MB of disk"]),
+            *([] if self.files == MOST_FILES else [f"{self.files:,} new files"]),
         )

@@ -16,6 +16,7 @@ from whet.dataclass import dataclass
 from whet.model import plugins
 from whet.model.request import SANDBOXES
 from whet.model.run import METRICS, SCHEDULES
+from whet.model.suite import MOST_FILES
 from whet.reading.fields import LARGEST_WHOLE, Fields, variable_problem
 from whet.reading.hosts import cluster_problem, host_problem
 from whet.reading.requests import request_problem
@@ -239,6 +240,13 @@ _RUN: Table = {
         flag=Flag("--keep-services", None, "Let what agents of tasks start go on while they are graded."),
     ),
     "mounts": Setting(place="path", many=True, default=()),
+    "allow_env": Setting(
+        problem=variable_problem,
+        many=True,
+        default=(),
+        flag=Flag("--allow-env", "NAME", "Let fetched tasks take this variable of your environment (repeatable)."),
+    ),
+    "check_network": _one_of("runner", "full", default="runner"),
     "record_to": Setting(
         place="path", flag=Flag("--record-to", "DIR", "Keep each exchange with a model as a cassette in this folder.")
     ),
@@ -287,6 +295,7 @@ _DEFAULTS: Table = {
     "max_processes": _whole(8, 2**22, unset="unlimited", field="ceilings.processes"),
     "max_cpus": Setting(kind="number", least=LEAST_CPUS, unset="unlimited", field="ceilings.cpus"),
     "max_disk_mb": _whole(1, 2**30, unset="unlimited", field="ceilings.disk_mb"),
+    "max_files": _whole(1, 2**30, default=MOST_FILES, field="ceilings.files"),
 }
 
 FAULTS = ("status_429", "status_500", "status_529", "slow", "cut", "hang")

@@ -132,7 +132,7 @@ def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Sett
         settings=settings,
         plan=plan,
         earlier=earlier,
-        notices=(*map(str, suite.warnings), *same_arms(plan), *_out_of_reach(plan)),
+        notices=(*map(str, suite.warnings), *same_arms(plan), *_out_of_reach(plan), *_lent(plan, settings)),
         unsettled=unsettled and bool(settings.runners),
     )
 
@@ -158,6 +158,27 @@ def _out_of_reach(plan: Plan) -> Iterator[str]:
         from whet.grade.until import out_of_reach  # noqa: PLC0415 - most runs compare nothing
 
         yield from out_of_reach(plan)
+
+
+def _lent(plan: Plan, settings: Settings) -> Iterator[str]:
+    """Yield notices of what is given to tasks and packages, or not; raises if tasks ask for what they may not have."""
+    yield from _offline(plan, settings)
+    if any(execution.case.task for execution in plan.executions):
+        from whet.plan.lending import lent_variables  # noqa: PLC0415 - few cases are tasks
+
+        yield from lent_variables(plan, settings, os.environ)
+
+
+def _offline(plan: Plan, settings: Settings) -> Iterator[str]:
+    """Yield a notice for each verifier that asks for a network which its runner does not have."""
+    for case, runner in {(each.case.id, each.runner.id): (each.case, each.runner) for each in plan.executions}.values():
+        packages = (check.params["package"] for check in case.checks if check.grader == "task-package")
+        offline = settings.check_network == "runner" and runner.options.get("network", True) is not True
+        if offline and any(package.resource_hints.network for package in packages):
+            yield (
+                f"{case.id}: its verifier asks for a network, and runner {runner.id} has none "
+                '(run.check_network = "full" gives it)'
+            )
 
 
 def _check_agents(plan: Plan, settings: Settings) -> None:

@@ -115,7 +115,9 @@ def _places(plan: Plan) -> Iterator[str]:
     # A shard lists what all of them start from, because any of them may go on as a part of what they are merged into.
     for execution in plan.whole or plan.executions:
         spec, runner = execution.workspace, execution.runner
-        yield from (str(path) for path in (spec.template_dir, *runner.skills) if path is not None)
+        yield from (
+            str(path) for path in (spec.template_dir, *runner.skills, *execution.case.check_files) if path is not None
+        )
         for bootstrap in filter(None, (spec.bootstrap, execution.case.bootstrap)):
             yield from _named(bootstrap.command, bootstrap.args)
         yield from _named(runner.options.get("command"), runner.options.get("args") or ())

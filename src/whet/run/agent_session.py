@@ -437,6 +437,7 @@ def _boundary(parts: AttemptParts, ground: Ground, trial: Trial, asked: AgentCom
         writable=(*(() if ground.read_only else workspace), ground.temporary, *homes),
         readable=(*asked.readable, *asked.named, *parts.mounts, *(workspace if ground.read_only else ())),
         hidden=(*parts.hidden_from(trial), *parts.suite.held_out),
+        apart=parts.apart,
         network=asked.network,
         ceilings=parts.ceilings,
     )

@@ -14,6 +14,7 @@ from whet.model.run import TrialResult
 from whet.model.suite import Case
 from whet.plan.audit import SOLVED, AuditPlan, chosen_cases, plan_audit
 from whet.plan.images import check_images, image_problems
+from whet.plan.lending import lent_variables
 from whet.plan.settings import load_settings
 from whet.plan.skill import bind_skill
 from whet.record.past_runs import past_runs
@@ -38,6 +39,7 @@ def audit(request: RunRequest, *, as_json: bool) -> int:
         if lacking := list(image_problems(tried.plan, settings)):
             raise UsageError("\n".join(lacking))
         check_images(tried.plan, settings)
+        lent_variables(tried.plan, settings, os.environ, solutions=True)
     seen = try_controls(request, settings, tried, carry_out)
     if seen.code == INTERRUPTED:
         return INTERRUPTED

@@ -97,7 +97,11 @@ async def _take_turns(
     for number, prompt in enumerate(prompts, 1):
         live.last = number == len(prompts)
         await _take_turn(parts, ground, trial, record, prompt, live)
-        if number < len(prompts) and not await after_turn(number):
+        if number == len(prompts):
+            break
+        async with live.paused():
+            goes_on = await after_turn(number)
+        if not goes_on:
             left = f"turns {number + 1} to {len(prompts)} were" if number + 1 < len(prompts) else "the last turn was"
             record.notes.append(f"{left} not taken, because a check of turn {number} did not hold")
             return False

@@ -78,6 +78,12 @@ class LiveAgent:
             if self._over is not None and not self._over.cancel() and not self._over.cancelled():
                 self._over.exception()
 
+    def paused(self) -> AbstractAsyncContextManager[None]:
+        """Stop it with everything that it started, during the context: nothing of it runs while it is graded."""
+        if self._talk is None or self._talk.ended is not None:
+            return contextlib.nullcontext()
+        return self._talk.paused()
+
     async def ask(
         self, start: Start, dialogue: Dialogue, prompt: str, *, timeout_s: float, turn: Turn, streams: Streams
     ) -> Ended:

@@ -97,12 +97,19 @@ def _judge(parts: RunParts, trial: Trial) -> Callable[[Evidence, str], Awaitable
 
 
 def _shell(parts: RunParts, trial: Trial) -> Shell:
-    """Return what runs the commands of a check; they see what the agent of a `command` runner may see."""
-    readable = (parts.plan.suite.source.parent, *parts.mounts)
+    """Return what runs the commands of a check.
+
+    These run what the agent left. So they see what the suite declares for them and no answers, and reach no more than
+    the agent did.
+    """
+    readable = (*trial.execution.case.check_files, *parts.mounts)
     return Shell(
         sandbox=parts.sandbox.name,
         readable=tuple(str(path) for path in readable),
-        hidden=tuple(str(path) for path in parts.hidden_from(trial)),
+        hidden=tuple(str(path) for path in (*parts.hidden_from(trial), *parts.suite.held_out)),
+        apart=tuple(str(path) for path in parts.apart),
+        network=parts.reaches_all(trial),
+        suite_dir=str(parts.suite.source.parent),
         ceilings=parts.ceilings,
         scratch=str(parts.scratch),
         place=getattr(parts.sandbox, "place", None),

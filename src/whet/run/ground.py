@@ -14,7 +14,7 @@ import anyio.to_thread
 from whet.dataclass import dataclass
 from whet.errors import AgentError, BootstrapFailed, WorkspaceError
 from whet.ground.ceilings import suspected
-from whet.ground.copying import remove_tree
+from whet.ground.copying import drop_privileges, remove_tree
 from whet.ground.sandbox import Boundary, Command
 from whet.ground.workspace import Workspace
 from whet.ground.workspaces import place, take_out_skills
@@ -125,17 +125,20 @@ async def _bootstrap(
     logs: Path,
     folders: tuple[Path, Path],
 ) -> None:
-    """Run the author's command in the fresh workspace; it sees the suite's folder and may write artifacts."""
+    """Run the author's command in the workspace; in a fresh one it sees the suite's folder. It may write artifacts."""
     home, temporary = folders
-    suite_dir = parts.plan.suite.source.parent
+    # What another agent left in a shared workspace may run with it: then it sees and reaches what checks do.
+    after_others = trial is not None and trial.execution.workspace.mode == "shared"
     timeout_s = spec.timeout_s or max(execution.limits.timeout_s or 0 for execution in parts.plan.executions)
     env = {name: parts.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in parts.environ}
     env |= {"HOME": str(home), "TMPDIR": str(temporary), **spec.env, **bootstrap_facts(parts, workspace, logs, trial)}
     command = Command(argv=(spec.command, *spec.args), env=env, cwd=workspace.path)
     boundary = Boundary(
         writable=(workspace.path, home, temporary, logs),
-        readable=(suite_dir, *parts.mounts),
-        hidden=parts.hidden,
+        readable=(*(_declared(trial) if after_others else (parts.plan.suite.source.parent,)), *parts.mounts),
+        hidden=(*parts.hidden, *(parts.suite.held_out if after_others else ())),
+        apart=parts.apart,
+        network=trial is None or not after_others or parts.reaches_all(trial),
         ceilings=parts.ceilings,
     )
     log = Capture(logs / "bootstrap.log", masker=parts.masker, most_bytes=_BOOTSTRAP_OUTPUT)
@@ -153,6 +156,10 @@ async def _bootstrap(
         how = f"exit code {ended.exit_code}" if ended.signal is None else f"signal {ended.signal}"
         reached = f"ran into its ceiling of {ended.reached} and " if ended.reached else ""
         raise BootstrapFailed(f"the bootstrap command {reached}ended with {how}" + (f":\n{said}" if said else ""))
+
+
+def _declared(trial: Trial | None) -> tuple[Path, ...]:
+    return trial.execution.case.check_files if trial else ()
 
 
 def bootstrap_facts(parts: RunParts, workspace: Workspace, logs: Path, trial: Trial | None) -> dict[str, str]:
@@ -205,6 +212,7 @@ def _kept(parts: RunParts, workspace: Workspace, destination: Path) -> list[str]
     from whet.ground.masking import mask_files  # noqa: PLC0415
 
     workspace.keep(destination)
+    drop_privileges((destination,))
     try:
         return mask_files(parts.masker, destination) if parts.masker else []
     except (OSError, RecursionError, ValueError) as error:

@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
 
+from whet.agents.gateway_routes import network_of
 from whet.dataclass import dataclass
 from whet.errors import WorkspaceError
 from whet.grade.grader import Grader, grader_class
@@ -75,6 +76,11 @@ class AttemptParts:
         # The manifest by itself as well: a folder that an agent is shown cannot be hidden as a whole.
         return (*self.hidden, *(place for root in skill.places for place in (root, root / "SKILL.md")))
 
+    @property
+    def apart(self) -> tuple[Path, ...]:
+        """What no installation around a program may show: the suite, and the folder of the settings."""
+        return (self.suite.source, *([self.settings_dir] if self.settings_dir else []))
+
     def keep_text(self, path: Path, text: str) -> None:
         """Write a text into the record, without secrets."""
         path.write_bytes(self.masker.data(text.encode("utf-8", "backslashreplace")))
@@ -100,12 +106,18 @@ class RunParts(AttemptParts):
     shared: SharedGround = field(default_factory=SharedGround)
     packages: Packages
     graders: Mapping[str, Grader]
+    # Whether commands of checks have the network of the runner, or that of the machine.
+    check_network: Literal["runner", "full"] = "runner"
     # Takes note of what an attempt had used when a signal ended it.
     cut_short: Callable[[TrialKey, Usage], None]
     # What its containers share, if it has any.
     housing: Housing | None = None
     # Whether a check decides on an untouched workspace, by case, arm and number, if that was asked.
     decides: dict[str, bool] = field(default_factory=dict)
+
+    def reaches_all(self, trial: Trial) -> bool:
+        """Return whether what runs what the agent left has a network: its agent had one, or the settings say so."""
+        return self.check_network == "full" or network_of(trial.execution.runner) == "full"
 
 
 def make_masker(settings: Settings, plan: Plan) -> Masker:
@@ -179,10 +191,11 @@ def make_run_parts(
         **common,
         hidden=(*records, scratch, *_of_others(os.environ)),
         plan=plan,
-        workspaces=Workspaces(scratch, own=(*own, *suite)),
+        workspaces=Workspaces(scratch, own=(*own, *suite), most_files=settings.ceilings.files),
         packages=Packages(scratch, package_settings(settings.packages), dict(os.environ), own, _trim_skill),
         graders=graders,
         cut_short=state.spent.add,
+        check_network=settings.check_network,
     )
 
 

@@ -60,6 +60,7 @@ class Case(_Written):
         "classify_failure",
         "solution",
         "image",
+        "check_files",
     )
     # Whether `@case` made it.
     by_mark = False
@@ -82,6 +83,7 @@ class Case(_Written):
             classify_failure: Classify | None = None,
             solution: str | Mapping[str, str | Sequence[str]] | None = None,
             image: str | None = None,
+            check_files: Sequence[str | Path] = (),
         ) -> None: ...
 
 

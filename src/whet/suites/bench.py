@@ -25,13 +25,13 @@ from whet.reading.paths import glob_problem, literal_head
 from whet.reading.settings_files import find_project
 from whet.reading.text import shorten, shown
 from whet.suites.conversations import SATISFIED, USER, WrittenTurn, conversation_prompts, read_user
-from whet.suites.format import held_out, note_shared_ids, read_script, read_solution
+from whet.suites.format import held_out, note_shared_ids, read_check_files, read_script, read_solution
 
-TOP = ("name", "description", "model", "defaults", "protect", "cases", "$schema", "version")
+TOP = ("name", "description", "model", "defaults", "protect", "check_files", "cases", "$schema", "version")
 DEFAULTS = ("budget", "timeout", "model", "env", "setup")
 CASE = (
     *("id", "prompt", "turns", "user", "expect", "budget", "timeout", "model", "protect", "tags", "env", "setup"),
-    "solution",
+    *("solution", "check_files"),
 )
 TURN = ("prompt", "expect", "soft")
 # Spellings that are too far from the right one to be found by likeness.
@@ -116,12 +116,13 @@ def _defaults(top: Fields) -> Defaults:
         env=given.variables("env", _VARIABLE),
         setup=read_script(given, "setup"),
         protect=protect,
+        check_files=read_check_files(top, Path(top.findings.file)),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """The values of cases that do not set their own; `protect` is added to that of each case."""
+    """The values of cases that do not set their own; `protect` and `check_files` are added to those of each case."""
 
     budget_usd: float | None = None
     timeout_s: float | None = None
@@ -129,6 +130,7 @@ class Defaults:
     env: Mapping[str, str] = field(default_factory=dict)
     setup: str | None = None
     protect: tuple[str, ...] = ()
+    check_files: tuple[Path, ...] = ()
 
 
 def lower_cases(top: Fields, defaults: Defaults, project: Path) -> tuple[Case, ...]:
@@ -186,6 +188,7 @@ def _case(given: Fields, defaults: Defaults, project: Path) -> Case:
         protect=tuple(dict.fromkeys((*defaults.protect, *given.texts("protect", reason=glob_problem)))),
         bootstrap=BootstrapSpec(command="/bin/sh", args=("-c", setup), env=env) if setup else None,
         solution=read_solution(given),
+        check_files=tuple(dict.fromkeys((*defaults.check_files, *read_check_files(given, Path(given.findings.file))))),
         location=Location(file=given.findings.file, line=given.findings.line(given.path)),
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from whet.model import plugins
 from whet.model.run import folder_name
 from whet.model.suite import Case, Solution, Suite
 from whet.reading.fields import Fields
+from whet.reading.settings_files import PROJECT_FILE
 
 # The endings of formats that need not be read to be known: the readers of JSON and YAML take long to import.
 _BY_ENDING = {".py": "python"}
@@ -85,6 +87,31 @@ def read_solution(given: Fields) -> Solution | None:
     if table.given("run") in (None, []):
         table.problem("run", "is missing", _COMMAND)
     return Solution(run=read_script(table, "run"))
+
+
+def read_check_files(given: Fields, suite: Path) -> tuple[Path, ...]:
+    """Read the files and folders that commands of checks may read; relative paths start at the folder of *suite*."""
+    found = []
+    for index, text in enumerate(given.texts("check_files")):
+        path = Path(os.path.normpath(suite.parent / Path(text).expanduser()))
+        inside = next((place for place in _answers(suite) if place.is_relative_to(path)), None)
+        if not os.path.lexists(path):
+            given.problem(f"check_files[{index}]", f"{path} does not exist")
+        elif inside is not None:
+            given.problem(
+                f"check_files[{index}]",
+                f"{text} holds {inside.name}, which no command of a check may read",
+                "put what checks need into a folder of its own",
+            )
+        else:
+            found.append(path)
+    return tuple(dict.fromkeys(found))
+
+
+def _answers(suite: Path) -> Iterator[Path]:
+    """Yield what the commands of checks must not see, because they run what the agent left: suite and settings."""
+    yield suite
+    yield from (folder / PROJECT_FILE for folder in suite.parents if (folder / PROJECT_FILE).is_file())
 
 
 def held_out(path: Path, cases: Iterable[Case]) -> tuple[Path, ...]:

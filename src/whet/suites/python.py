@@ -11,6 +11,7 @@ import posix
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +24,7 @@ from whet.model.suite import Case, Suite
 from whet.reading.fields import Fields, Findings
 from whet.suites import authoring
 from whet.suites.format import held_out, note_shared_ids
-from whet.suites.python_fields import PYTHON, lower_case, lower_workspace
+from whet.suites.python_fields import PYTHON, lower_case, lower_check_files, lower_workspace
 from whet.suites.python_mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
 
 # The prefix of the module of a suite outside of packages.
@@ -42,7 +43,11 @@ class PythonFormat:
         module = _import(path)
         findings = Findings(str(path), language=PYTHON)
         findings.problems += (problem for own in _own_modules(path) for problem in _unrun(own))
-        cases = tuple(_cases(module, findings))
+        for_all = lower_check_files(getattr(module, "check_files", ()), findings)
+        cases = tuple(
+            replace(case, check_files=tuple(dict.fromkeys((*for_all, *case.check_files))))
+            for case in _cases(module, findings)
+        )
         declared = getattr(module, "workspace", None)
         workspace = None if declared is None else lower_workspace(declared, findings)
         if findings.problems:

@@ -16,7 +16,7 @@ from whet.reading.fields import Fields, Findings, Language
 from whet.reading.text import shorten, written
 from whet.suites import authoring
 from whet.suites.conversations import WrittenTurn, conversation_prompts, read_user
-from whet.suites.format import read_solution
+from whet.suites.format import read_check_files, read_solution
 
 _CHECK_PARAMETERS = 2
 _MARK = 'write @case(prompt="...") above the function'
@@ -62,6 +62,7 @@ def _case(reader: _PythonFields, written: authoring.Case) -> Case:
         classify=reader.function("classify_failure", most=1),
         solution=read_solution(reader),
         image=_image(reader),
+        check_files=read_check_files(reader, Path(reader.findings.file)),
     )
 
 
@@ -114,17 +115,24 @@ def _reader(
     most: int = 0,
 ) -> _PythonFields:
     """Return a reader of *fields*, once those that *written* does not have are noted."""
-    # None is the same as nothing, and a set as good as a list.
-    plain = {
-        name: tuple(value) if isinstance(value, set | frozenset) else value
-        for name, value in fields.items()
-        if value is not None or name not in known
-    }
-    reader = _PythonFields(plain, findings, place, case)
+    # None is the same as nothing.
+    plain = {name: value for name, value in fields.items() if value is not None or name not in known}
+    reader = _PythonFields(_plain(plain), findings, place, case)
     reader.refuse_unknown(known)
     if len(getattr(written, "positional", ())) > most:
         reader.problem("", "takes named fields only", f"known: {', '.join(known)}")
     return reader
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *fields* with a list for each set, and texts for the paths in lists."""
+
+    def listed(value: Any) -> Any:
+        if not isinstance(value, set | frozenset | list | tuple):
+            return value
+        return tuple(str(item) if isinstance(item, Path) else item for item in value)
+
+    return {name: listed(value) for name, value in fields.items()}
 
 
 def _check_id(reader: _PythonFields, name: str | None) -> None:
@@ -138,6 +146,11 @@ def _check_id(reader: _PythonFields, name: str | None) -> None:
         reader.problem(
             "id", f'is "{identifier}", but the map calls it "{name}"', "leave the id out, or make them the same"
         )
+
+
+def lower_check_files(written: Any, findings: Findings) -> tuple[Path, ...]:
+    """Return what commands of all checks may read; *findings* get what is wrong with it."""
+    return read_check_files(_PythonFields(_plain({"check_files": written}), findings), Path(findings.file))
 
 
 def lower_workspace(written: Any, findings: Findings) -> WorkspaceSpec | None:

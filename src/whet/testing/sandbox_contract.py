@@ -447,6 +447,33 @@ def ends_what_an_open_process_left(sandbox: Sandbox, place: Place) -> None:
 
 
 @_promise
+def stops_all_of_an_open_process_while_it_is_paused(sandbox: Sandbox, place: Place) -> None:
+    """While it is paused, neither an open process nor what it started does anything; both go on afterwards."""
+    count = "while :; do echo >> $0; sleep 0.01; done"
+    started = "".join(f"{how} sh -c '{count}' {name} & " for how, name in (("", "beside"), ("setsid", "away")))
+    files = [place.workspace / name for name in ("beside", "away")]
+
+    def sizes() -> list[int]:
+        return [file.stat().st_size if file.exists() else 0 for file in files]
+
+    async def grown(before: list[int]) -> None:
+        with anyio.fail_after(_PATIENCE_S):
+            while not all(now > then for now, then in zip(sizes(), before, strict=True)):  # noqa: ASYNC110 - a file says nothing
+                await anyio.sleep(0.01)
+
+    async def work() -> None:
+        async with place.open(sandbox, "sh", "-c", f"{started} cat > heard") as talk:
+            await grown([0, 0])
+            async with talk.paused():
+                before = sizes()
+                await anyio.sleep(0.3)
+                want(sizes() == before, "what it started went on while it was paused")
+            await grown(sizes())
+
+    anyio.run(work)
+
+
+@_promise
 def ends_an_open_process_when_cancelled(sandbox: Sandbox, place: Place) -> None:
     """Nothing outlives the cancellation of an open process."""
     mark = _mark()

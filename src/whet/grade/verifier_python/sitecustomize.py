@@ -27,11 +27,12 @@ def _make_way() -> None:
     """Let go of our own folder, and run the module of this name that would have been found without us."""
     own = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     sys.path[:] = [path for path in sys.path if path != own]
-    del sys.modules["sitecustomize"]
-    try:  # noqa: SIM105 - contextlib takes a while to load
+    ours = sys.modules.pop("sitecustomize")
+    try:
         __import__("sitecustomize")
     except ImportError:
-        pass
+        # Python looks for the module that it has just imported, and complains if there is none.
+        sys.modules["sitecustomize"] = ours
 
 
 _make_way()

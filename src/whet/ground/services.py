@@ -1,0 +1,93 @@
+"""Tell the services of a container from what an agent started in it, and end the latter.
+
+A service is what ran before the agent, and what such a process forks of itself, as servers do for each connection.
+What it starts as another program since then is none: the agent may have replaced that program.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import NamedTuple
+
+from whet.errors import SandboxError
+from whet.ground.descent import is_running, members, signal_all
+
+# What may be running at an end, and how long the first process of a container may take to reap the dead;
+# not every image has one that does.
+_PATIENCE_S, _REAPING_S = 120.0, 3.0
+# A service that starts other programs for longer than this, while all of them are ended, is ended too.
+_GRACE_S = 2.0
+_PAUSE_S = 0.005
+# The places of these in /proc/PID/stat, after the name of the program.
+_PARENT, _BEGAN, _STACK, _ARGUMENTS = 1, 19, 25, 45
+
+
+class _Look(NamedTuple):
+    """A process: its parent, when it began, and where its program is in memory, which differs from start to start."""
+
+    parent: int
+    began: int
+    layout: tuple[int, int]
+
+
+class Services:
+    """What runs in the container with this *first* process, before an agent begins."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        looks = ((pid, _look_at(pid)) for pid in (first, *members(first)))
+        self._known = {pid: look for pid, look in looks if look is not None}
+
+    def end_strays(self) -> None:
+        """End everything else; raises `SandboxError` if something does not end."""
+        began = time.monotonic()
+        while strays := self._strays():
+            running = [pid for pid in strays if is_running(pid)]
+            if running and time.monotonic() - began > _PATIENCE_S:
+                raise SandboxError(f"these processes could not be ended: {running}")
+            if not running and time.monotonic() - began > _REAPING_S:
+                return
+            if time.monotonic() - began > _GRACE_S:
+                self._forget_parents(running)
+            # A stopped process starts nothing. A dead one still counts to the limit until it is reaped.
+            signal_all(running, signal.SIGSTOP)
+            signal_all(self._strays(), signal.SIGKILL)
+            time.sleep(_PAUSE_S)
+
+    def _strays(self) -> list[int]:
+        kept: dict[int, bool] = {}
+        return [pid for pid in members(self._first) if not self._is_service(pid, kept)]
+
+    def _is_service(self, pid: int, found: dict[int, bool]) -> bool:
+        if pid not in found:
+            look = _look_at(pid)
+            # Should a process be among its own ancestors by then, because ids are used again.
+            found[pid] = False
+            found[pid] = look is not None and (self._was_there(pid, look) or self._is_fork(look, found))
+        return found[pid]
+
+    def _was_there(self, pid: int, look: _Look) -> bool:
+        known = self._known.get(pid)
+        return known is not None and (known.began, known.layout) == (look.began, look.layout)
+
+    def _is_fork(self, look: _Look, found: dict[int, bool]) -> bool:
+        """Return whether it still is the program of a service that forked it: nothing was loaded since."""
+        parent = _look_at(look.parent)
+        return parent is not None and parent.layout == look.layout != (0, 0) and self._is_service(look.parent, found)
+
+    def _forget_parents(self, pids: list[int]) -> None:
+        for pid in pids:
+            look = _look_at(pid)
+            if look is not None and look.parent != self._first:
+                self._known.pop(look.parent, None)
+
+
+def _look_at(pid: int) -> _Look | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - there are many
+            told = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    numbers = [int(told[place]) for place in (_PARENT, _BEGAN, _STACK, _ARGUMENTS)]
+    return _Look(numbers[0], numbers[1], (numbers[2], numbers[3]))

@@ -1,0 +1,51 @@
+"""Which variables of this machine the tasks of a plan take, and whether they may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from whet.errors import UsageError
+from whet.ground.marks import own_state
+from whet.ground.task_environment import wanted_from_host
+from whet.model.request import Settings
+from whet.model.run import Plan
+from whet.model.task import TaskSpec
+from whet.reading.text import listed
+
+
+def lent_variables(
+    plan: Plan, settings: Settings, environ: Mapping[str, str], *, solutions: bool = False
+) -> tuple[str, ...]:
+    """Return a notice of what tasks take of *environ*; raises `UsageError` if fetched ones take what nobody allowed.
+
+    Somebody else wrote a fetched task, and its agent may have a network. Its solution runs only in an audit.
+    """
+    asked: dict[str, list[str]] = {}
+    for case in {execution.case.id: execution.case for execution in plan.executions}.values():
+        for name in sorted(_wanted(case.task, environ, solutions=solutions) if case.task else ()):
+            asked.setdefault(name, []).append(case.id)
+    if not asked:
+        return ()
+    if plan.suite.source.is_relative_to(own_state()):
+        refused = [name for name in asked if name not in settings.allow_env]
+        if refused:
+            raise UsageError(
+                "\n".join(f"{name} of your environment is asked for by {listed(asked[name])}" for name in refused),
+                hint=f"these tasks were fetched; allow it with {' '.join(f'--allow-env {name}' for name in refused)}, "
+                "or name it in run.allow_env",
+            )
+    return (f"tasks are given variables of your environment: {listed(list(asked))}",)
+
+
+def _wanted(task: TaskSpec, environ: Mapping[str, str], *, solutions: bool) -> set[str]:
+    return {name for env in _environments(task, solutions=solutions) for name in wanted_from_host(env, environ)}
+
+
+def _environments(task: TaskSpec, *, solutions: bool) -> Iterator[Mapping[str, str]]:
+    yield task.environment.env
+    if solutions:
+        yield task.solution_env
+    for step in task.steps:
+        yield step.verifier.env
+        if step.verifier.environment is not None:
+            yield step.verifier.environment.env
