@@ -232,6 +232,19 @@ def _pipes(run: Path) -> None:
         os.mkfifo(run / name)
 
 
+def _pipe(run: Path) -> None:
+    (run / "run.json").unlink()
+    os.mkfifo(run / "run.json")
+
+
+def _holes(run: Path) -> None:
+    """Files of a size that no memory holds, and that take nothing on the disk."""
+    for name in ("run.json", "journal.jsonl", "results.json", "notes.jsonl"):
+        (run / name).unlink(missing_ok=True)
+        with (run / name).open("wb") as file:
+            file.truncate(1 << 40)
+
+
 def _links(run: Path) -> None:
     for name in ("journal.jsonl", "results.json"):
         (run / name).rename(run.parent / name)
@@ -258,7 +271,7 @@ def _gone(run: Path) -> None:
     (run / "journal.jsonl").unlink()
 
 
-@pytest.mark.parametrize("harm", [_garbage, _half, _pipes, _links, _changed, _deep, _empty])
+@pytest.mark.parametrize("harm", [_garbage, _half, _pipe, _pipes, _holes, _links, _changed, _deep, _empty])
 def test_a_broken_or_hostile_record_is_shown_with_what_is_wrong_with_it(
     project: Project, done: Outcome, harm: Callable[[Path], None]
 ) -> None:

@@ -29,6 +29,8 @@ class Server:
     data_dir: Path
     options: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
+    # A command that becomes the one that follows it.
+    before: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     url: str = ""
 
@@ -46,7 +48,7 @@ class Server:
         """Begin, and wait until it answers."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "whet", "serve", "--port", "0", *self._where(), *self.options],
+                [*self.before, sys.executable, "-m", "whet", "serve", "--port", "0", *self._where(), *self.options],
                 env={**self.environment(), "WHET_DATABASE": self.database},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

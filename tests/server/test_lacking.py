@@ -18,14 +18,15 @@ RUBRIC = {
 }
 QUERY = {"case_kind": "trigger_query", "query": "how do I deploy?", "expectation": "should_trigger"}
 PACKAGE = {"case_kind": "task_package", "environment_ref": "r2://bucket/smoke.tar.gz"}
+NETWORKED = {**PACKAGE, "environment_ref": "https://127.0.0.1:9/a.tar.gz", "resource_hints": {"network": True}}
 ANSWER = {"case_kind": "exact_match", "instruction": "echo done", "expected": "done"}
-BUCKET = '[packages.r2]\nendpoint = "http://127.0.0.1:9/"\n'
+BUCKET = '[packages.r2]\nendpoint = "http://127.0.0.1:9/"\nallowed = ["bucket"]\n'
 
 
-def _served(folder: Path, config: str, **env: str) -> Iterator[httpx2.Client]:
+def _served(folder: Path, config: str, *options: str, **env: str) -> Iterator[httpx2.Client]:
     (folder / "whet.toml").write_text(config)
     database = f"sqlite:///{folder}/whet.db"
-    server = Server(database, folder / "data", ("--config", str(folder / "whet.toml")), env).start()
+    server = Server(database, folder / "data", ("--config", str(folder / "whet.toml"), *options), env).start()
     try:
         with server.client(server.key("org")) as client:
             yield client
@@ -42,7 +43,7 @@ def poor(tmp_path: Path) -> Iterator[httpx2.Client]:
 @pytest.fixture
 def rich(tmp_path: Path) -> Iterator[httpx2.Client]:
     """A server that has everything."""
-    yield from _served(tmp_path, CONFIG + BUCKET, OPENAI_API_KEY="sk-none-0000000000000000")
+    yield from _served(tmp_path, CONFIG + BUCKET, "--allow-verifier-network", OPENAI_API_KEY="sk-none-0000000000000000")
 
 
 @pytest.fixture
@@ -63,8 +64,14 @@ def _suite(client: httpx2.Client, case: dict[str, Any], verifier: str) -> dict[s
     [
         (RUBRIC, "llm_judge", "this server has no judge: "),
         (PACKAGE, "deterministic", "this server does not read r2:// packages: packages.r2.endpoint is not set"),
+        (NETWORKED, "deterministic", "this server gives verifiers no network: resource_hints.network must be false"),
+        (
+            {**PACKAGE, "environment_ref": "s3://payroll-private/all.tar.gz"},
+            "deterministic",
+            "this server does not read s3:// packages: packages.s3.allowed names no bucket",
+        ),
     ],
-    ids=["judge", "bucket"],
+    ids=["judge", "bucket", "network", "bucket that nobody named"],
 )
 def test_a_suite_that_needs_what_the_server_has_not_is_not_runnable_and_a_run_is_refused(
     poor: httpx2.Client, case: dict[str, Any], verifier: str, reason: str
@@ -91,9 +98,22 @@ def test_a_query_needs_a_judge_only_without_an_agent(poor: httpx2.Client) -> Non
 
 
 def test_a_server_that_has_what_a_suite_needs_says_that_it_is_runnable(rich: httpx2.Client) -> None:
-    suites = [_suite(rich, RUBRIC, "llm_judge"), _suite(rich, PACKAGE, "deterministic")]
+    suites = [
+        _suite(rich, RUBRIC, "llm_judge"),
+        *(_suite(rich, case, "deterministic") for case in (PACKAGE, NETWORKED)),
+    ]
 
-    assert [(suite["runnable"], suite["not_runnable_reasons"]) for suite in suites] == [(True, [])] * 2
+    assert [(suite["runnable"], suite["not_runnable_reasons"]) for suite in suites] == [(True, [])] * 3
+
+
+@pytest.mark.parametrize("name", ["timeout_ms", "oracle_timeout_ms"])
+def test_a_time_limit_beyond_that_of_the_server_is_refused(rich: httpx2.Client, name: str) -> None:
+    suite = _suite(rich, {**NETWORKED, "resource_hints": {name: 10**10}}, "deterministic")
+
+    refused = ask_for_run(rich, suite["id"])
+
+    said = f"cases_json[0].resource_hints.{name} is 1e+07 s, and this server allows 14400 s"
+    assert (refused.status_code, refused.json()["details"][0]["message"]) == (409, said)
 
 
 def test_a_server_without_a_runner_does_not_run_what_needs_an_agent(empty: httpx2.Client) -> None:

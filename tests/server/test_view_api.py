@@ -124,6 +124,9 @@ def test_a_person_notes_a_verdict_which_counts_as_agreement_and_can_be_removed(
     assert client.post(f"{passed}/notes", json={}).status_code == 422
     assert client.post(f"{passed}/notes", json={"verdict": "maybe"}).status_code == 422
     assert client.post(f"{passed}/notes", content=b"text=x").status_code == 415
+    with view_server.client(view_server.key(organisation, "run")) as runner:
+        assert runner.get(passed).status_code == 403
+        assert runner.post(f"{passed}/notes", json={"text": "x"}).status_code == 201
     with view_server.client(view_server.key(organisation, "read")) as reader:
         assert reader.get(passed).status_code == 200
         assert reader.post(f"{passed}/notes", json={"text": "x"}).status_code == 403

@@ -272,6 +272,14 @@ def _looking_up(known: Mapping[str, str], asked: list[str] | None = None, answer
         ("fc00::1", False),
         ("::7f00:1", False),
         ("255.255.255.255", False),
+        # Python calls some of these global, and which ones depends on its version.
+        *((address, False) for address in ("168.63.129.16", "192.0.0.8", "192.0.0.9", "192.0.0.192", "192.88.99.1")),
+        *((address, False) for address in ("100.100.100.200", "169.254.169.254", "198.18.0.1", "240.0.0.1", "0.0.0.1")),
+        *((address, False) for address in ("2001::1", "2001:1::1", "2001:20::1", "2001:db8::1", "2002:808:808::")),
+        *((address, False) for address in ("3fff::1", "fd00:ec2::254", "64:ff9b:1::808:808", "2620:4f:8000::1")),
+        ("64:ff9b::a83f:8110", False),
+        ("192.0.1.1", True),
+        ("2001:4860:4860::8888", True),
     ],
 )
 def test_an_address_is_public_only_if_what_it_wraps_is(address: str, public: bool) -> None:

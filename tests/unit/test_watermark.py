@@ -100,7 +100,9 @@ def test_the_metadata_gains_the_word_and_keeps_what_it_says(
         b"---\n{name: a}\n---\n",
         b"---\nname: [broken\n---\n",
         b"---\nname: \xff\xfe\n---\n",
-        b"---\na: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n",
+        b"---\na0: &a0 [x, x]\n"
+        + b"".join(b"a%d: &a%d [*a%d, *a%d]\n" % (n, n, n - 1, n - 1) for n in range(1, 40))
+        + b"---\n",
         b"---\nname: " + b"long " * 20_000 + b"\n---\n",
     ],
 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from whet.ground.fetching import is_public
+from whet.reading.addresses import is_public
 from whet.reading.hosts import fits, is_number, read_host
 
 if TYPE_CHECKING:

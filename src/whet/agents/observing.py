@@ -29,7 +29,7 @@ from whet.model.seen import (
     Trouble,
     UsageSeen,
 )
-from whet.model.session import TOKEN_FIGURES, USAGE_FIGURES, Usage, guessed, sourced
+from whet.model.session import TOKEN_FIGURES, USAGE_FIGURES, Usage, add_figures, guessed, sourced
 from whet.model.skills import SkillDetection, SkillWatch
 from whet.model.wire import EVENT_NAMES, WireError, decode_event, encode_lines
 from whet.reading.text import did_you_mean
@@ -350,12 +350,13 @@ class Observer:
             raise StepLimitReached(f"began step {self.steps} and may take {most}")
 
     def _on_usage(self, seen: UsageSeen) -> None:
-        for name in USAGE_FIGURES:
-            value = getattr(seen, name)
-            if value is not None and value < 0 and self._output == "events":
-                raise WireError(f"{name} cannot be negative")
-            if value is not None and value >= 0:
-                self._usage[name] = self._usage.get(name, 0) + value
+        figures = {name: value for name in USAGE_FIGURES if (value := getattr(seen, name)) is not None}
+        negative = next((name for name, value in figures.items() if value < 0), None)
+        if negative and self._output == "events":
+            raise WireError(f"{negative} cannot be negative")
+        for name, value in figures.items():
+            if value >= 0:
+                self._usage[name] = add_figures(self._usage.get(name, 0), value)
         self._derived |= frozenset(seen.derived)
         if seen.cost_usd is None and (self.started.model or self._limits.model):
             load_prices()

@@ -38,7 +38,7 @@ from whet.model.seen import (
     TroubleKind,
     UsageSeen,
 )
-from whet.model.session import USAGE_FIGURES
+from whet.model.session import USAGE_FIGURES, add_figures
 from whet.model.skills import skill_name
 from whet.reading.shell_files import command_line, shell_reads
 
@@ -347,7 +347,7 @@ class Spending:
         """So much more was spent; the names are those of `UsageSeen`."""
         known = {name: value for name, value in amounts.items() if amount(value) is not None}
         for name, value in known.items():
-            self._known[name] = self._known.get(name, 0) + value
+            self._known[name] = add_figures(self._known.get(name, 0), value)
         if known:
             yield UsageSeen(**known, derived=tuple(name for name in self._derives if name in known))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from whet.model.seen import SkillSignal, TroubleKind
+from whet.model.seen import MOST, SkillSignal, TroubleKind
 
 _decode = msgspec.json.Decoder().decode
 
@@ -86,14 +85,14 @@ def rows(value: Any, *names: str) -> list[Any]:
 def number(value: Any, *names: str) -> int | None:
     """A whole number of at most 63 bits, or none."""
     found = look(value, *names) if names else value
-    whole = isinstance(found, int) and not isinstance(found, bool) and abs(found) < 1 << 63
+    whole = isinstance(found, int) and not isinstance(found, bool) and abs(found) <= MOST
     return found if whole else None
 
 
 def amount(value: Any, *names: str) -> float | None:
-    """A number that may have a fraction, or none."""
+    """A number that may have a fraction, and is as large as a whole one at most, or none."""
     found = look(value, *names)
-    return found if isinstance(found, float) and math.isfinite(found) else number(found)
+    return found if isinstance(found, float) and abs(found) < MOST else number(found)
 
 
 def as_text(value: Any) -> str:

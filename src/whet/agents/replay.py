@@ -197,7 +197,7 @@ def _numbered(folder: Path) -> list[Path]:
 
 def _read(folder: Path) -> Recording | str:
     try:
-        session = wire.decode((folder / _SESSION).read_bytes(), SessionSummary)
+        session = wire.decode_file(folder / _SESSION, SessionSummary)
     except (OSError, wire.WireError) as error:
         return f"{folder / _SESSION} cannot be read: {error}"
     return Recording(folder=folder.resolve(), session=session)

@@ -34,6 +34,9 @@ def guarded(action: Callable[[], int]) -> int:  # noqa: PLR0911 - one ending for
     except (KeyboardInterrupt, click.Abort):
         _write([("interrupted", None)])
         return INTERRUPTED
+    except MemoryError:
+        _write([("error[memory]: whet ran out of memory", "give it more, or run fewer trials at the same time")])
+        return INTERNAL
     except SystemExit:
         # whet never exits like this: an extension did, and its exit code says nothing about the run.
         return _report_bug()

@@ -73,6 +73,23 @@ DATA = click.option(
 )
 @click.option("--on", metavar="ray[://HEAD:PORT]", help="Run the trials of runs on the nodes of a Ray cluster.")
 @click.option("--allow-private-addresses", is_flag=True, help="Fetch packages from private networks too.")
+@click.option("--allow-verifier-network", is_flag=True, help="Let verifiers that ask for it use the network.")
+@click.option(
+    "--max-time-limit-s",
+    type=AT_LEAST_1,
+    default=14_400,
+    show_default=True,
+    metavar="N",
+    help="The longest time limit that a suite may ask for.",
+)
+@click.option(
+    "--run-memory-mb",
+    type=click.IntRange(min=512),
+    default=4096,
+    show_default=True,
+    metavar="N",
+    help="The most memory that whet itself takes for a run; agents have ceilings of their own.",
+)
 @click.option(
     "--requests-per-minute", type=AT_LEAST_1, default=600, show_default=True, metavar="N", help="Limit for each key."
 )
@@ -115,6 +132,9 @@ def serve_command(
     sandbox: str,
     on: str | None,
     allow_private_addresses: bool,
+    allow_verifier_network: bool,
+    max_time_limit_s: int,
+    run_memory_mb: int,
     requests_per_minute: int,
     max_body_mb: int,
     max_bundle_mb: int,
@@ -144,14 +164,17 @@ def serve_command(
             requests_per_minute=requests_per_minute,
             max_body_bytes=max_body_mb * MB,
             max_bundle_bytes=max_bundle_mb * MB,
+            max_time_limit_s=max_time_limit_s,
             quota=Quota(runs=quota_runs, bytes=None if quota_mb is None else quota_mb * MB),
         ),
         retention=Retention(days=keep_days, runs=keep_runs),
         min_free_bytes=min_free_mb * MB,
+        run_memory_bytes=run_memory_mb * MB,
         workers=workers,
         sandbox=sandbox,
         on=on,
         allow_private_addresses=allow_private_addresses,
+        allow_verifier_network=allow_verifier_network,
         trusted_proxies=trusted_proxies,
     )
 

@@ -17,6 +17,7 @@ from whet.model.seen import Event, TurnStarted
 from whet.model.session import Session, SessionSummary, Usage
 from whet.model.suite import Case
 from whet.model.wire import decode_event
+from whet.reading.files import LONGEST_LINE, next_line, open_file
 
 if TYPE_CHECKING:
     from whet.ground.packages import Prepared
@@ -139,9 +140,11 @@ class EventLog(Sequence[Event]):
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """Yield the events in *path*."""
-    with path.open("rb") as file:
-        yield from (decode_event(line) for line in file if line.strip())
+    """Yield the events in *path*; raises `WireError` at what is none, and `OSError`."""
+    with open_file(path) as file:
+        while line := next_line(file, LONGEST_LINE):
+            if line.strip():
+                yield decode_event(line)
 
 
 _FILE = "session.json"
@@ -153,7 +156,7 @@ def load_report(path: str | Path) -> Session:
     folder = Path(path)
     file = folder / _FILE if folder.is_dir() else folder
     try:
-        summary = wire.decode(file.read_bytes(), SessionSummary)
+        summary = wire.decode_file(file, SessionSummary)
     except OSError as error:
         raise StoreError(f"{file}: {error.strerror}; {_HINT}") from error
     except wire.WireError as error:

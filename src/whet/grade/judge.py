@@ -150,7 +150,7 @@ class VerdictCache:
         if self._folder is None:
             return None
         try:
-            return replace(wire.decode(self._place(asked).read_bytes(), Vote), cached=True)
+            return replace(wire.decode_file(self._place(asked), Vote), cached=True)
         except (OSError, wire.WireError):
             return None
 

@@ -106,7 +106,7 @@ def read_changes(folder: Path) -> RecordedChanges | None:
 
 def _read(file: Path, kind: type[_Recorded]) -> _Recorded:
     try:
-        return wire.decode(file.read_bytes(), kind)
+        return wire.decode_file(file, kind)
     except (OSError, wire.WireError) as error:
         raise WorkspaceError(f"{file} cannot be read: {error}") from error
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,12 +21,9 @@ import httpx2
 
 from whet.errors import PackageError, PackageUnreachable
 from whet.ground.package_settings import MIB, Buckets, Fetched, PackageSettings, Scheme, kind_of, shown_ref
+from whet.reading.addresses import is_public
 from whet.version import __version__
 
-# Addresses for public use; the others have special uses, and some of them lead to IPv4 addresses.
-_UNICAST = IPv6Network("2000::/3")
-# Translated to IPv4 on the way; the last four bytes are the address.
-_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 _PRIVATE_HINT = "set packages.allow_private_addresses to allow it"
 
 _MOST_REDIRECTS = 5
@@ -180,7 +176,7 @@ def _unreachable(ref: str, error: Exception) -> PackageUnreachable:
 def _check_bucket(scheme: Scheme, bucket: str, key: str, buckets: Buckets) -> None:
     if not _BUCKET_NAME.fullmatch(bucket) or not key or any(part in ("", ".", "..") for part in key.split("/")):
         raise PackageError(f"{scheme}://{bucket}/{key} is not of the form {scheme}://bucket/key")
-    if buckets.allowed and bucket not in buckets.allowed:
+    if (buckets.allowed or buckets.named_only) and bucket not in buckets.allowed:
         raise PackageError(f'bucket "{bucket}" is not among packages.{scheme}.allowed')
     if scheme == "r2" and buckets.endpoint is None:
         raise PackageError("the endpoint of r2:// is not set", hint="set packages.r2.endpoint")
@@ -243,21 +239,3 @@ async def _looked_up(host: str, port: int) -> list[str]:
 
 class AddressRefused(PackageError):
     """The address is not a public one."""
-
-
-def is_public(text: str) -> bool:
-    """Return whether the address *text*, and every IPv4 address inside it, is public."""
-    address = ip_address(text.partition("%")[0])
-    wrapped = tuple(_wrapped(address))
-    if isinstance(address, IPv6Address) and address not in _UNICAST and not wrapped:
-        return False
-    return all(each.is_global and not each.is_multicast for each in (address, *wrapped))
-
-
-def _wrapped(address: IPv4Address | IPv6Address) -> Iterable[IPv4Address]:
-    if isinstance(address, IPv4Address):
-        return ()
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if any(address in network for network in _NAT64) or int(address) >> 32 == 0:
-        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return [each for each in found if each is not None]

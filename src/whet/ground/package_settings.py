@@ -44,13 +44,17 @@ Kind = Literal["local", "web", "bucket"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
-    """Where the buckets of one scheme are, the variables with their keys, and which may be read (all if empty)."""
+    """Where the buckets of one scheme are, the variables with their keys, and which may be read.
+
+    If none is named, all may be read, unless only those that are named may.
+    """
 
     endpoint: str | None = None
     region: str | None = None
     key_variable: str = "AWS_ACCESS_KEY_ID"
     secret_variable: str = "AWS_SECRET_ACCESS_KEY"  # noqa: S105 - the name of a variable
     allowed: tuple[str, ...] = ()
+    named_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,10 @@ def package_settings(given: Mapping[str, Any]) -> PackageSettings:
             entries=given.get("max_entries", usual.entries),
             fetch_timeout_s=given.get("timeout_ms", usual.fetch_timeout_s * 1000) / 1000,
         ),
-        buckets={scheme: Buckets(**given.get(scheme, {})) for scheme in SCHEMES},
+        buckets={
+            scheme: Buckets(**given.get(scheme, {}), named_only=not given.get("allow_any_bucket", True))
+            for scheme in SCHEMES
+        },
     )
 
 

@@ -221,6 +221,13 @@ def _view_of_mounts() -> int:
     return os.stat("/proc/self/ns/mnt").st_ino  # noqa: PTH116 - before every command
 
 
+def _unlimit(pid: int) -> None:
+    """Lift the ceiling of memory that holds for whet itself: commands have their own."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    with contextlib.suppress(OSError):
+        resource.prlimit(pid, resource.RLIMIT_DATA, (hard, hard))
+
+
 class Wardens:
     """All wardens, one for each command that runs now; starts their nursery with the first."""
 
@@ -325,6 +332,7 @@ class Wardens:
                     pass_fds=(theirs.fileno(),),
                 )
             reaper.adopt(self._nursery.pid)
+            _unlimit(self._nursery.pid)
         return self._channel
 
     def _drop_nursery(self) -> None:

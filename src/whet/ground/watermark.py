@@ -120,17 +120,13 @@ def _drafts(front: bytes, newline: bytes, item: bytes) -> Iterator[bytes]:
 
 
 def _read(front: bytes) -> dict[str, Any] | None:
-    """Return what front matter says; None if it says nothing, or uses aliases, which can take forever to compare."""
-    import yaml  # noqa: PLC0415 - only runs with a skill need it
+    """Return what front matter says; None if it cannot be read."""
+    from whet.reading.front_matter import parse_front_matter  # noqa: PLC0415 - only runs with a skill need it
 
     try:
-        text = front.decode()
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            return None
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        return parse_front_matter(front.decode())
+    except ValueError:
         return None
-    return found if isinstance(found, dict) and "<<" not in found else None
 
 
 def shown_in(folder: Path, words: Iterable[str], *, but: Collection[str] = ()) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import threading
@@ -22,9 +21,10 @@ from whet.ground.repositories import make_whole, stored_elsewhere
 from whet.ground.tree import explained, identities, is_empty, is_inside
 from whet.ground.workspace import FolderWorkspace, Method, SharedWorkspace, Workspace
 from whet.model.suite import MOST_FILES, MadeSkill, Placed, WorkspaceSpec
+from whet.reading.documents import DocumentError
+from whet.reading.files import read_start
 
 MANIFEST = "SKILL.md"
-_FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)\r?\n---\s*(?:\r?\n|\Z)", re.DOTALL)
 _LARGEST_MANIFEST = 1024 * 1024
 
 _SKILL_HOLDERS = (".agents", ".claude", ".codex", ".copilot", ".cursor", ".gemini", ".github", ".opencode")
@@ -248,25 +248,32 @@ def skills_in(workspace: Path) -> tuple[str, ...]:
 
 def described(folder: Path) -> MadeSkill:
     """Return the name and description of the skill in *folder*; the name of the folder if it has none."""
-    front = _front_matter(folder / MANIFEST)
-    return MadeSkill(name=str(front.get("name") or folder.name), description=str(front.get("description") or ""))
+    front = _front_matter(folder)
+    return MadeSkill(name=_text(front.get("name")) or folder.name, description=_text(front.get("description")))
 
 
 def named_in(folder: Path) -> str | None:
     """Return the name that the skill in *folder* says it has, if it says one."""
-    name = _front_matter(folder / MANIFEST).get("name")
-    return str(name) if name else None
+    return _text(_front_matter(folder).get("name")) or None
 
 
-def _front_matter(manifest: Path) -> dict[str, Any]:
-    """Return the YAML before the text, or nothing if there is none or it is broken."""
-    import yaml  # noqa: PLC0415 - only suites for a skill need it
-
-    with manifest.open("rb") as file:
-        text = file.read(_LARGEST_MANIFEST).decode("utf-8-sig", "replace")
-    found = _FRONT_MATTER.match(text)
+def _front_matter(folder: Path) -> dict[str, Any]:
+    """Return what the front matter of the skill in *folder* says, or nothing if it cannot be read."""
     try:
-        front = yaml.safe_load(found[1]) if found else None
-    except (yaml.YAMLError, ValueError, RecursionError):
+        return read_manifest(folder)
+    except DocumentError:
+        # Agents read more than YAML allows, so that a skill may work whose front matter is broken.
         return {}
-    return front if isinstance(front, dict) else {}
+
+
+def _text(value: Any) -> str:
+    """Return a word or a number as text, and nothing of a list or an object."""
+    return "" if value is None or isinstance(value, dict | list) else str(value)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return what the front matter of the skill in *folder* says; raises `DocumentError`, or `TooMuch`."""
+    # Only here: suites without a skill need no YAML.
+    from whet.reading.front_matter import front_matter  # noqa: PLC0415
+
+    return front_matter(read_start(folder / MANIFEST, _LARGEST_MANIFEST).decode("utf-8-sig", "replace"))

@@ -6,9 +6,14 @@ takes as long as reading its line.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+# No agent has a figure beyond these. Without a bound, one number of many digits would spoil every sum that it is in.
+MOST = 2**63 - 1
+Whole = Annotated[int, Meta(ge=-MOST, le=MOST)]
+Amount = Annotated[float, Meta(ge=-float(MOST), le=float(MOST))]
 
 Role = Literal["user", "assistant"]
 MessagePhase = Literal["thinking", "commentary", "final"]
@@ -53,7 +58,7 @@ class CommandRun(Struct, frozen=True, kw_only=True):
 
     type: Literal["command"] = "command"
     command: str
-    exit_code: int | None = None
+    exit_code: Whole | None = None
     cwd: str | None = None
     ok: bool | None = None
     at: str | None = None
@@ -104,12 +109,12 @@ class UsageSeen(Struct, frozen=True, kw_only=True):
     """
 
     type: Literal["usage"] = "usage"
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cost_usd: float | None = None
+    input_tokens: Whole | None = None
+    output_tokens: Whole | None = None
+    cached_tokens: Whole | None = None
+    cache_write_tokens: Whole | None = None
+    reasoning_tokens: Whole | None = None
+    cost_usd: Amount | None = None
     derived: tuple[str, ...] = ()
     at: str | None = None
 
@@ -161,7 +166,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     type: Literal["trouble"] = "trouble"
     message: str
     kind: TroubleKind = "other"
-    status: int | None = None
+    status: Whole | None = None
     at: str | None = None
 
 
@@ -177,7 +182,7 @@ class TurnStarted(Struct, frozen=True, kw_only=True):
     """A turn of a conversation begins: every event until the next one of this kind belongs to it."""
 
     type: Literal["turn_started"] = "turn_started"
-    turn: int
+    turn: Whole
     prompt: str
     at: str | None = None
 

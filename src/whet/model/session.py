@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 from whet.dataclass import dataclass
-from whet.model.seen import CommandRun, Event, FileEdit, FileRead, ToolCall, TurnStarted
+from whet.model.seen import MOST, Amount, CommandRun, Event, FileEdit, FileRead, ToolCall, TurnStarted, Whole
 from whet.model.skills import SkillDetection, detect_skills
 
 # As the gateway read it in the answers of the provider, as the agent reported it of the provider, computed from such
@@ -17,18 +17,19 @@ TokenSource = Literal["gateway", "provider", "derived", "chars"]
 _WORST_FIRST: tuple[TokenSource, ...] = ("chars", "derived", "provider", "gateway")
 TOKEN_FIGURES = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
 USAGE_FIGURES = (*TOKEN_FIGURES, "cost_usd")
+Figure = TypeVar("Figure", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """The tokens and the money that a session took; an unknown figure is `None`, never 0."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cost_usd: float | None = None
+    input_tokens: Whole | None = None
+    output_tokens: Whole | None = None
+    cached_tokens: Whole | None = None
+    cache_write_tokens: Whole | None = None
+    reasoning_tokens: Whole | None = None
+    cost_usd: Amount | None = None
     cost_source: Literal["agent", "prices"] | None = None
     sources: Mapping[str, TokenSource] = field(default_factory=dict)
 
@@ -37,7 +38,7 @@ class Usage:
         """Input and output together, if both are known; they include the cache and the reasoning."""
         if self.input_tokens is None or self.output_tokens is None:
             return None
-        return self.input_tokens + self.output_tokens
+        return add_figures(self.input_tokens, self.output_tokens)
 
     @property
     def tokens_guessed(self) -> bool:
@@ -56,7 +57,7 @@ class Usage:
         """Input and output together, without what was read from a cache."""
         if self.uncached_input_tokens is None or self.output_tokens is None:
             return None
-        return self.uncached_input_tokens + self.output_tokens
+        return add_figures(self.uncached_input_tokens, self.output_tokens)
 
     def __add__(self, other: Usage) -> Usage:
         """Add two usages; a figure that only one has is taken over, and a sum is as sure as its less sure part."""
@@ -103,8 +104,15 @@ _PARTS = {
 def _sum(one: float | None, other: float | None) -> Any:
     if one is None or other is None:
         return other if one is None else one
+    return add_figures(one, other)
+
+
+def add_figures(one: Figure, other: Figure) -> Figure:
+    """Return a sum that is no larger than a figure may be: a journal that holds it can be read again."""
     # Beyond nine digits, a sum of dollars shows only rounding errors.
-    return round(one + other, 9)
+    total = round(one + other, 9)
+    most = type(total)(MOST)
+    return max(-most, min(most, total))
 
 
 def _worse(one: Mapping[str, TokenSource], other: Mapping[str, TokenSource]) -> dict[str, TokenSource]:
@@ -128,7 +136,7 @@ def from_gateway(tokens: Mapping[str, int]) -> Usage:
     sources: dict[str, TokenSource] = dict.fromkeys((name for name in TOKEN_FIGURES if name in tokens), "gateway")
     if {"input_tokens", "output_tokens"} <= sources.keys():
         sources["total_tokens"] = "gateway"
-    figures: dict[str, Any] = {name: tokens[name] for name in TOKEN_FIGURES if name in tokens}
+    figures: dict[str, Any] = {name: min(MOST, tokens[name]) for name in TOKEN_FIGURES if name in tokens}
     return Usage(**figures, sources=sources)
 
 

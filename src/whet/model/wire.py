@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ import msgspec
 
 from whet.errors import WhetError
 from whet.model.seen import EVENT_TYPES, Event
+from whet.reading.files import open_file
 from whet.reading.text import escape_surrogates
 
 T = TypeVar("T")
@@ -70,13 +72,20 @@ def decode(data: bytes | str | memoryview, kind: type[T]) -> T:
     return value
 
 
+# A larger file is mapped, which takes a moment.
+_SMALL = 1024 * 1024
+
+
 def decode_file(path: Path, kind: type[T]) -> T:
-    """Read the value in a file that may be large, without a copy of all of it."""
+    """Read the value in a regular file, and of a large one no copy of all of it; raises `OSError` and `WireError`."""
     from mmap import ACCESS_READ, mmap  # noqa: PLC0415 - few commands read large files
 
-    with path.open("rb") as file:
-        if not path.stat().st_size:
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
             raise WireError("it is empty")
+        if size <= _SMALL:
+            return decode(file.read(_SMALL), kind)
         # A view of its own: an error keeps hold of it, and what is still seen cannot be closed.
         with mmap(file.fileno(), 0, access=ACCESS_READ) as data, memoryview(data) as view:
             return decode(view, kind)

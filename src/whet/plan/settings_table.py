@@ -379,6 +379,7 @@ _GATEWAY: Table = {
 _PACKAGES: Table = {
     "allow_private_addresses": Setting(kind="flag", variable=True),
     "allow_local_files": Setting(kind="flag", variable=True),
+    "allow_any_bucket": Setting(kind="flag", variable=True),
     "max_download_mb": _whole(1, 2**20),
     "max_unpacked_mb": _whole(1, 2**20),
     "max_entries": _whole(1, 10_000_000),

@@ -20,12 +20,14 @@ from whet.reading.documents import (
     DocumentError,
     Node,
     Repeat,
+    TooMuch,
     Value,
     load_json,
     read_json,
     refuse_endless,
     refuse_long_number,
 )
+from whet.reading.files import read_file
 from whet.reading.text import shown
 
 _YAML_SUFFIXES = (".yaml", ".yml")
@@ -105,9 +107,7 @@ def checked_root(path: Path) -> Node:
 
 def _data(path: Path) -> bytes:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise DocumentError(f"has more than {_LARGEST // 1024 // 1024} MiB, which no suite has")
-        return path.read_bytes()
+        return read_file(path, _LARGEST)
     except OSError as error:
         raise DocumentError(f"cannot be read: {error.strerror}") from error
 
@@ -187,12 +187,12 @@ def _has_cases(node: Node) -> bool:
     return isinstance(node.value, Mapping) and "cases_json" in node.value
 
 
-def read_yaml(text: str, *, number_keys: bool = False) -> Document:
-    """Parse *text*, with the line of every value; raises `DocumentError`."""
+def read_yaml(text: str, *, number_keys: bool = False, most_nodes: int = _MOST_NODES) -> Document:
+    """Parse *text*, with the line of every value; raises `DocumentError`, or `TooMuch` beyond *most_nodes* values."""
     import yaml  # noqa: PLC0415 - only suites in YAML need it
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    builder = _Builder(number_keys)
+    builder = _Builder(number_keys, most_nodes)
     try:
         for event in yaml.parse(text, Loader=loader):
             builder.take(type(event).__name__, event)
@@ -226,8 +226,9 @@ class _Level:
 class _Builder:
     """Takes the events of a parser and puts nodes together."""
 
-    def __init__(self, number_keys: bool) -> None:
+    def __init__(self, number_keys: bool, most_nodes: int) -> None:
         self._number_keys = number_keys
+        self._most_nodes = most_nodes
         self._levels: list[_Level] = []
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._repeats: list[Repeat] = []
@@ -268,7 +269,7 @@ class _Builder:
         if event.tag not in (None, "!", f"{_TAG}{'map' if is_object else 'seq'}"):
             raise DocumentError(f"the tag {event.tag} is not supported", line=line, hint="leave the tag out")
         if len(self._levels) >= DEEPEST:
-            raise DocumentError("is nested too deeply", line=line)
+            raise TooMuch("is nested too deeply", line=line)
         self._levels.append(_Level(line, event.anchor, is_object))
 
     def _alias(self, name: str, line: int) -> tuple[Node, None, int]:
@@ -286,8 +287,8 @@ class _Builder:
             return
         level = self._levels[-1]
         level.weight += weight
-        if level.weight > _MOST_NODES:
-            raise DocumentError("has aliases that expand too far", line=level.line)
+        if level.weight > self._most_nodes:
+            raise TooMuch("has aliases that expand too far", line=level.line)
         if not level.is_object:
             level.items.append(node)
         elif level.key is None:

@@ -41,12 +41,16 @@ class DocumentError(ValueError):
         return Problem(file=str(file), field=place, message=self.message, hint=self.hint)
 
 
+class TooMuch(DocumentError):
+    """A text that is not read to its end, because it holds more than anybody writes."""
+
+
 def refuse_long_number(written: str, place: Iterable[str | int], line: int) -> None:
     """Raise `DocumentError` if a number has too many characters; *place* is the keys and indexes that lead to it."""
     if len(written) > LONGEST_NUMBER:
         steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
         message = f"number is too long: it has {len(written):,} characters, and may have {LONGEST_NUMBER}"
-        raise DocumentError(": ".join(part for part in (steps.lstrip("."), message) if part), line=line)
+        raise TooMuch(": ".join(part for part in (steps.lstrip("."), message) if part), line=line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +140,12 @@ def read_json(text: str) -> Document:
 
 # Deeper than any answer, and shallow enough for every walk over it.
 DEEPEST_VALUE = 200
+_LONGEST_KEY_SHOWN = 100
 
 
 def load_json(data: bytes | str, *, repeats: bool = False) -> Any:
     """Parse *data*; raises `DocumentError`, also for a key that is in one object twice unless *repeats*."""
-    hook = None if repeats else _refuse_repeats
+    hook = None if repeats else unique_keys
     try:
         value = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=hook)
     except RecursionError:
@@ -179,13 +184,14 @@ def refuse_endless(value: Any) -> None:
     raise DocumentError(f"is nested deeper than {DEEPEST_VALUE} levels")
 
 
-def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        double = next(key for key in keys if keys.count(key) > 1)
-        raise DocumentError(f'has the key "{double}" twice in one object')
-    return found
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of its members; raises `DocumentError` if a key is there twice."""
+    members: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in members:
+            raise DocumentError(f'has the key "{key[:_LONGEST_KEY_SHOWN]}" twice in one object')
+        members[key] = value
+    return members
 
 
 def _refuse_constant(name: str) -> Any:

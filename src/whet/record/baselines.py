@@ -118,7 +118,7 @@ def _lines(document: Baseline) -> bytes:
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline file; raises `UsageError` if there is none, and `StoreError` if it is not one."""
     try:
-        found = wire.decode(path.read_bytes(), Baseline)
+        found = wire.decode_file(path, Baseline)
     except FileNotFoundError:
         raise UsageError(f"there is no baseline {path}", hint=f"store one: whet baseline save {path.stem}") from None
     except OSError as error:

@@ -54,7 +54,7 @@ def read_batch(folder: Path) -> list[tuple[str, Path]]:
     """Return the runs of the batch in *folder*, each with its name; raises `StoreError` if one is not there."""
     path = folder / BATCH_FILE
     try:
-        batch = wire.decode(path.read_bytes(), Batch)
+        batch = wire.decode_file(path, Batch)
     except (OSError, wire.WireError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
     found: dict[Path, str] = {}

@@ -28,6 +28,7 @@ from whet.errors import (
 from whet.model import wire
 from whet.model.comparison import Look
 from whet.model.run import TrialKey, TrialResult
+from whet.reading.files import LONGEST_LINE, next_line
 from whet.record.folder import RUN_FILE, file_hash
 
 _OPENING, _CLOSING = b',"chain":"', b'"}\n'
@@ -36,8 +37,6 @@ _BEGINNING = b'{"'
 _DIGITS = 64
 # A part of the key, with which each line begins.
 _ARM = b'"arm":'
-# A line holds what an agent said last, which has its limit; a longer one is not ours and could fill the memory.
-LONGEST_LINE = 256 * 1024 * 1024
 _TAIL = len(_OPENING) + _DIGITS + len(_CLOSING)
 _RESULT = frozenset(item.name for item in fields(TrialResult))
 
@@ -220,7 +219,7 @@ class Reading(Struct):
             return line
 
         self.torn = 0
-        while raw := file.readline(LONGEST_LINE):
+        while raw := next_line(file, LONGEST_LINE):
             number = self.chain.lines + 1
             if len(raw) == LONGEST_LINE:
                 raise changed(path, "has a line that is too long to be read")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from whet.errors import StoreError, UsageError
+from whet.reading.files import UnfitFile, read_file
 
 RUN_FILE = "run.json"
 JOURNAL_FILE = "journal.jsonl"
@@ -103,10 +104,10 @@ def write_new(path: str, data: bytes) -> None:
 
 
 def file_hash(path: Path) -> str | None:
-    """Return the SHA-256 of a file, or None if there is none."""
+    """Return the SHA-256 of a file, or None if there is none that a run can have written."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return hashlib.sha256(read_file(path)).hexdigest()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, UnfitFile):
         return None
 
 

@@ -16,11 +16,13 @@ from whet.model.comparison import Look
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.model.spending import Bill, Spending
+from whet.reading.files import read_file
 from whet.record.chain import Line, Reading, read_line
 from whet.record.folder import PRIVATE
 from whet.record.trial_lines import TrialLines
 
 FREE_SPACE = "free some space"
+_BROKEN = "look whether the disk works; the lines up to the last that can be read are kept"
 
 
 class Journal(TrialLines):
@@ -124,13 +126,18 @@ class Journal(TrialLines):
         return ""
 
     def sync(self) -> None:
-        """Flush the file to the disk."""
-        os.fsync(self._file)
+        """Flush the file to the disk; raises `RecordUnwritten` if the disk does not take it."""
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise RecordUnwritten(f"{self._path} cannot be written: {error.strerror}", hint=_BROKEN) from error
 
     def close(self) -> None:
         """Flush the file to the disk and close it."""
-        self.sync()
-        os.close(self._file)
+        try:
+            self.sync()
+        finally:
+            os.close(self._file)
 
 
 class SpentLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -150,7 +157,7 @@ class Spent:
         self._path = path
         # All of it together.
         self.spending = Spending()
-        for line in path.read_bytes().splitlines() if path.exists() else ():
+        for line in read_file(path).splitlines() if path.exists() else ():
             # Skip a line that a crash cut off.
             with suppress(wire.WireError):
                 self._count(wire.decode(line, SpentLine))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from whet.model import wire
 from whet.model.run import Plan
+from whet.reading.files import read_file
 from whet.record.folder import PRIVATE, SKILLS_FILE, write_atomically
 from whet.record.inside import read_inside
 
@@ -42,9 +43,9 @@ def _texts(folder: Path) -> Iterator[tuple[str, str]]:
         for name in sorted(names):
             path = Path(place, name)
             try:
-                if path.is_symlink() or path.stat().st_size > min(_LARGEST_FILE, left) or not files:
+                if path.is_symlink() or not files:
                     continue
-                text = path.read_bytes().decode()
+                text = read_file(path, min(_LARGEST_FILE, left)).decode()
             except (OSError, UnicodeDecodeError):
                 continue
             left, files = left - len(text), files - 1

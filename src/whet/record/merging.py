@@ -24,6 +24,7 @@ from whet.errors import RecordChanged, StoreError, WorkspaceError
 from whet.ground.copying import copy_tree, remove_tree
 from whet.model.run import RunInfo, TrialResult
 from whet.model.suite import WorkspaceSpec
+from whet.reading.files import read_file
 from whet.record.chain import Line, changed
 from whet.record.folder import (
     JOURNAL_FILE,
@@ -186,9 +187,9 @@ def _copy(source: Path, target: Path) -> None:
 def _append_lines(source: Path, target: Path) -> None:
     """Append the whole lines of one file to another; the last one may have been cut off."""
     if source.is_file() and not source.is_symlink():
-        before = target.read_bytes() if target.exists() else b""
+        before = read_file(target) if target.exists() else b""
         with open_new(target) as file:
-            file.write(before + b"".join(line for line in source.read_bytes().splitlines(True) if line.endswith(b"\n")))
+            file.write(before + b"".join(line for line in read_file(source).splitlines(True) if line.endswith(b"\n")))
 
 
 def _copy_apart(source: Path, target: Path, renamed: dict[str, str] | None = None) -> None:

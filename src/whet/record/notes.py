@@ -17,6 +17,7 @@ from msgspec import Struct
 from whet.errors import StoreError, UsageError
 from whet.model import wire
 from whet.model.grade import PASSED, Rate, Status
+from whet.reading.files import open_file
 from whet.record.folder import PRIVATE, alone_in
 from whet.record.rows import RowKey, file_problem
 
@@ -63,7 +64,7 @@ def read_notes(run_dir: Path) -> Notes:
         raise StoreError(problem)
     try:
         found: dict[RowKey, dict[str, Note]] = {}
-        with path.open("rb") as file:
+        with open_file(path) as file:
             for number, raw in enumerate(file, start=1):
                 if not raw.endswith(b"\n"):
                     # A line that a crash cut off.

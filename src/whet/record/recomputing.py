@@ -15,6 +15,7 @@ from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, Runner, Snaps
 from whet.model.session import Usage
 from whet.model.spending import Bill, Spending
 from whet.model.suite import TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
+from whet.reading.files import open_file
 from whet.reading.text import shown
 from whet.record.folder import SPENT_FILE
 from whet.record.results import JournalResults, Writable, write_document
@@ -51,14 +52,14 @@ class Heads(RunHead):
 
 def unlike_journal(path: Path, results: Heads, journal: TrialLines) -> Iterator[str]:
     """Yield where the results.json at *path* is not what the open *journal*, of the lines that it names, says."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         again = _Comparing(file)
         _write_again(again, path.parent, results, journal)
         if again.same and not file.read(1):
             return
     # Only now as a whole: of a large run, that takes much memory.
     try:
-        found = wire.decode(path.read_bytes(), dict[str, Any])
+        found = wire.decode_file(path, dict[str, Any])
     except wire.WireError:
         yield "has changed: it is not a document any more"
         return

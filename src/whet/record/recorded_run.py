@@ -17,7 +17,8 @@ from whet.model.arm import baseline_of
 from whet.model.comparison import ArmSamples, RunSamples, Sampled, notes_on
 from whet.model.run import ExecutionKey, TrialKey, TrialResult
 from whet.model.session import SessionSummary
-from whet.record.chain import LONGEST_LINE, Line, Rounds, counted, is_done
+from whet.reading.files import LONGEST_LINE, next_line, open_file
+from whet.record.chain import Line, Rounds, counted, is_done
 from whet.record.folder import RESULTS_FILE, RUN_FILE
 from whet.record.run_file import RunFile, read_run_file
 from whet.record.trial_lines import TrialLines
@@ -197,7 +198,7 @@ def read_session(folder: Path) -> SessionSummary | None:
     if not file.is_file():
         return None
     try:
-        return wire.decode(file.read_bytes(), SessionSummary)
+        return wire.decode_file(file, SessionSummary)
     except (OSError, wire.WireError) as error:
         raise StoreError(f"{file} cannot be read: {error}") from error
 
@@ -228,9 +229,9 @@ def journal_lines(journal: Path, offset: int, most: int | None = None) -> tuple[
     This follows a run while it is under way: a line that is being written is left alone, and nothing is checked.
     """
     lines: list[bytes] = []
-    with journal.open("rb") as file:
+    with open_file(journal) as file:
         file.seek(offset)
-        while line := file.readline(LONGEST_LINE):
+        while line := next_line(file, LONGEST_LINE):
             if not line.endswith(b"\n") or len(lines) == most:
                 break
             lines.append(line)
@@ -263,7 +264,7 @@ def _not_held(results: Path) -> frozenset[tuple[str, str, str]]:
     if not results.exists():
         return frozenset()
     try:
-        document = wire.decode(results.read_bytes(), _Results)
+        document = wire.decode_file(results, _Results)
     except (OSError, wire.WireError) as error:
         raise StoreError(f"{results} cannot be read: {error}", hint="leave out --last-failed") from error
     return frozenset(

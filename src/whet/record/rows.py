@@ -13,6 +13,7 @@ from whet.errors import StoreError
 from whet.model import wire
 from whet.model.comparison import Look
 from whet.model.grade import Status
+from whet.model.seen import Amount, Whole
 from whet.model.session import Usage
 from whet.model.spending import Bill, Spending
 from whet.record.chain import is_tried_again, link_of, read_as
@@ -37,9 +38,9 @@ class RowKey(Struct, frozen=True):
 class RowUsage(Struct, frozen=True):
     """Tokens and money, as far as they are known."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost_usd: float | None = None
+    input_tokens: Whole | None = None
+    output_tokens: Whole | None = None
+    cost_usd: Amount | None = None
     sources: dict[str, str] = {}
 
     @property
@@ -94,11 +95,11 @@ class TrialRow(Struct, kw_only=True):
 
     key: RowKey
     status: Status
-    score: float | None = None
-    duration_s: float | None = None
+    score: Amount | None = None
+    duration_s: Amount | None = None
     started_at: str | None = None
     artifact_dir: str | None = None
-    steps: int | None = None
+    steps: Whole | None = None
     usage: RowUsage = RowUsage()
     failure: RowFailure | None = None
     failure_class: _Class | None = None

@@ -16,6 +16,7 @@ from whet.model.benchmark import EvaluatorKind
 from whet.model.comparison import Until
 from whet.model.request import RunRequest, Selection
 from whet.model.run import Execution, Plan
+from whet.reading.files import read_file
 from whet.record.folder import PRIVATE, RUN_FILE, write_atomically, writing
 from whet.suites.case_digests import case_digest
 
@@ -161,9 +162,9 @@ def read_run_file(folder: Path) -> RunFile:
     """Read what the run in *folder* was asked; raises `StoreError`."""
     path = folder / RUN_FILE
     try:
-        return wire.decode(_renamed(path.read_bytes()), RunFile)
+        return wire.decode(_renamed(read_file(path)), RunFile)
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     except wire.WireError as error:
         raise StoreError(f"{path} is not the record of a run: {error.message}") from error
 
@@ -186,7 +187,7 @@ def write_run_file(folder: Path, asked: RunFile, mask: Callable[[Any], Any] = la
 def is_chained(run_file: Path) -> bool:
     """Return whether each line of the run's journal has a hash; an older whet wrote none."""
     try:
-        return wire.decode(run_file.read_bytes(), _Journal).journal == _CHAINED
+        return wire.decode_file(run_file, _Journal).journal == _CHAINED
     except (OSError, wire.WireError):
         return False
 

@@ -170,7 +170,7 @@ def _workspace_problems(run_dir: Path, line: Line) -> Iterator[str]:
 def _tree_differences(listed: Path, folder: Path) -> Iterator[str]:
     """Yield a sentence for each path at which *folder* differs from the list that was made of it."""
     try:
-        before = wire.decode(listed.read_bytes(), dict[str, str])
+        before = wire.decode_file(listed, dict[str, str])
     except (OSError, wire.WireError):
         # The list itself has changed, which is reported as a change of that file.
         return

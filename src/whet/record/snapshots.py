@@ -207,7 +207,7 @@ def _load(path: Path) -> dict[str, Snapshot]:
     if not path.exists():
         return {}
     try:
-        document = wire.decode(path.read_bytes(), _Document)
+        document = wire.decode_file(path, _Document)
     except (OSError, wire.WireError) as error:
         raise UsageError(
             f"{path}: is not a snapshot file: {error}", hint="fix it, or delete it and take new snapshots"

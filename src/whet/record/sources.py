@@ -71,7 +71,7 @@ def refuse_changed_sources(run_dir: Path, digest: str, now: Mapping[str, Source]
     path = run_dir / SOURCES_FILE
     if file_hash(path) != digest:
         raise changed(path, "has changed since the run began")
-    before = wire.decode(path.read_bytes(), dict[str, Source])
+    before = wire.decode_file(path, dict[str, Source])
     different = sorted(name for name in {*before, *now} if not _is_same(before.get(name), now.get(name), name))
     if different:
         first, more = different[0], f" and {len(different) - 1} more" if len(different) > 1 else ""

@@ -182,7 +182,7 @@ class TrialLines:
     def opened(self) -> Iterator[None]:
         """Keep the file open for reading, if there is one."""
         try:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             yield
             return

@@ -17,6 +17,7 @@ from whet.model import wire
 from whet.model.run import Attempt, TrialResult
 from whet.model.seen import Event
 from whet.model.session import SessionSummary
+from whet.reading.files import open_file
 from whet.record.chain import Line, changed, is_done, read_line
 from whet.record.folder import JOURNAL_FILE, RESULTS_FILE
 from whet.record.recorded_run import read_session
@@ -131,7 +132,7 @@ class TrialStream:
         if not self._places:
             return
         path = self.run_dir / JOURNAL_FILE
-        with path.open("rb") as file:
+        with open_file(path) as file:
             for place in self._places:
                 file.seek(place.offset)
                 raw = file.read(place.size)

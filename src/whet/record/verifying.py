@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -14,6 +15,7 @@ from msgspec import UNSET, Struct, ValidationError, convert
 
 from whet.errors import RecordChanged, StoreError
 from whet.model import wire
+from whet.reading.files import open_file
 from whet.record.chain import Chain, Line, Linked, Reader, Reading, changed, read_line
 from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SKILLS_FILE, SOURCES_FILE, file_hash
 from whet.record.recomputing import Heads, unlike_journal
@@ -168,7 +170,7 @@ class _Record:
         path = self._run_dir / JOURNAL_FILE
         if not path.exists():
             return
-        with _readable(path), path.open("rb") as file:
+        with _readable(path), open_file(path) as file:
             yield from Reading(Chain(required=self._chained)).read(file, path, read)
 
     @cached_property
@@ -327,9 +329,16 @@ def _readable(path: Path) -> Iterator[None]:
 
 def _fits_digest(path: Path) -> bool:
     """Return whether a document fits the hash that it ends in."""
-    size = path.stat().st_size - (len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING))
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(max(0, min(1 << 20, size - file.tell()))):
+    tail_size = len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING)
+    with open_file(path) as file:
+        size = max(0, file.seek(0, os.SEEK_END) - tail_size)
+        file.seek(size)
+        tail = file.read()
+        # First, because what does not end in a hash may be of any size.
+        if not (tail.startswith(DIGEST_OPENING) and tail.endswith(DIGEST_CLOSING)):
+            return False
+        file.seek(0)
+        digest = hashlib.sha256()
+        while piece := file.read(min(1 << 20, size - file.tell())):
             digest.update(piece)
-        return file.read() == DIGEST_OPENING + digest.hexdigest().encode() + DIGEST_CLOSING
+    return tail == DIGEST_OPENING + digest.hexdigest().encode() + DIGEST_CLOSING

@@ -51,7 +51,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
     """Yield a folder that becomes *folder* once it is complete."""
     fresh = folder.absolute().with_name(f".whet-{os.urandom(8).hex()}.tmp")
     try:
-        fresh.mkdir()
+        fresh.mkdir(mode=0o700)
         yield fresh
         fresh.replace(folder)
     except OSError as error:

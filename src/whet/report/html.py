@@ -191,7 +191,8 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _write_folder(folder: Path, runs: Runs) -> None:
-    (folder / "parts").mkdir(parents=True)
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "parts").mkdir()
     first: dict[str, bytes] = {}
     parts = _Parts(folder)
     with parts:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TextIO
 
 from whet.model.event import RunEnded, RunEvent
+from whet.record.folder import PRIVATE
 from whet.report.reporter import NotWritten, ReporterContext
 from whet.report.screen import printing
 
@@ -69,7 +70,8 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
     target = target.resolve()
     temporary = target.with_name(f".whet-{os.urandom(8).hex()}.tmp")
     try:
-        with temporary.open("xb") as file:
+        # A report says what the record says, and nobody else may read that. A file that was there keeps its mode.
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE), "wb") as file:
             yield file
         if target.exists():
             temporary.chmod(target.stat().st_mode & 0o777)

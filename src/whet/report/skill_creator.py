@@ -74,7 +74,7 @@ class SkillCreatorReporter:
 
 def _next_iteration(folder: Path) -> Path:
     place = next(path for number in count(1) if not (path := folder / f"iteration-{number}").exists())
-    place.mkdir(parents=True)
+    place.mkdir(mode=0o700, parents=True)
     return place
 
 

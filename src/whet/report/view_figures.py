@@ -12,6 +12,7 @@ from whet.model import wire
 from whet.model.run import ExecutionKey, SnapshotOutcome
 from whet.model.session import Usage
 from whet.model.spending import Bill, Spending
+from whet.reading.files import open_file
 from whet.record.results_document import (
     CaseHead,
     ExecutionHead,
@@ -95,15 +96,16 @@ def _before_at(name: str) -> Iterator[str]:
 
 def read_head(path: Path) -> ResultsShown:
     """Return what results.json says before its cases and after them."""
-    with path.open("rb") as file:
-        data = b""
-        while _CASES not in data:
+    with open_file(path) as file:
+        data = bytearray()
+        while data.find(_CASES, max(0, len(data) - _PIECE - len(_CASES))) < 0:
             piece = file.read(_PIECE)
             data += piece
-            if not piece or len(data) > _LARGEST_HEAD:
+            # JSON has no zeros, and a file may have a hole of any size.
+            if not piece or len(data) > _LARGEST_HEAD or b"\0" in piece:
                 # Another tool wrote it, or an older whet.
                 return wire.decode_file(path, ResultsShown)
         file.seek(max(0, path.stat().st_size - _PIECE))
         _, found, record = file.read().rpartition(_RECORD)
-    whole = data[: data.index(_CASES)] + (b',"record":' + record if found else b"}")
+    whole = bytes(data[: data.index(_CASES)]) + (b',"record":' + record if found else b"}")
     return wire.decode(whole, ResultsShown)

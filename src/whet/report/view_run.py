@@ -16,6 +16,7 @@ from whet.model.arm import baseline_of
 from whet.model.grade import AS_EXPECTED, PASSED
 from whet.model.run import ExecutionKey
 from whet.model.spending import Spending
+from whet.reading.files import open_file
 from whet.reading.text import one_line
 from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SPENT_FILE, is_locked
 from whet.record.journal import Spent
@@ -49,6 +50,7 @@ from whet.report.view_figures import (
 from whet.report.view_rows import cells_of, errored_groups, shown_row
 
 _LARGEST_RUN_FILE = 64 * 1024 * 1024
+_LARGEST_JOURNAL = 4 * 1024 * 1024 * 1024
 _PIECE = 1 << 20
 _ROWS_AT_ONCE = 2000
 
@@ -133,9 +135,9 @@ class RunView:
     def _line_count(self) -> int:
         """Return how many lines the journal has, quicker than by reading them."""
         try:
-            if file_problem(self.run_dir / JOURNAL_FILE):
+            if file_problem(self.run_dir / JOURNAL_FILE, _LARGEST_JOURNAL):
                 return 0
-            with (self.run_dir / JOURNAL_FILE).open("rb") as file:
+            with open_file(self.run_dir / JOURNAL_FILE) as file:
                 return sum(piece.count(b"\n") for piece in iter(lambda: file.read(_PIECE), b""))
         except OSError:
             return 0

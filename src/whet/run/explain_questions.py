@@ -232,7 +232,7 @@ def _kept(folder: Path) -> tuple[Asked, ...]:
     if not file.is_file():
         return ()
     try:
-        return wire.decode(file.read_bytes(), _Kept).questions
+        return wire.decode_file(file, _Kept).questions
     except (OSError, wire.WireError) as error:
         raise StoreError(f"{file} cannot be read: {error}") from error
 
@@ -243,7 +243,7 @@ def read_explanations(folder: Path, fresh: Explanations) -> Explanations:
     if not file.is_file():
         return fresh
     try:
-        return wire.decode(file.read_bytes(), Explanations)
+        return wire.decode_file(file, Explanations)
     except (OSError, wire.WireError) as error:
         raise StoreError(f"{file} cannot be read: {error}", hint="move it away to start again") from error
 

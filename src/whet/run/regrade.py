@@ -31,6 +31,7 @@ from whet.plan.resume import notices, plan_regrading
 from whet.plan.settings import load_settings
 from whet.plan.settle import Planned
 from whet.plan.skill import bind_skill
+from whet.reading.files import read_file
 from whet.reading.text import one_line
 from whet.record.folder import find_run_folder
 from whet.record.recorded_run import RecordedRun, read_run
@@ -297,7 +298,7 @@ def _changes(artifacts: Path, recorded: RecordedChanges | None) -> Changes:
         created=recorded.created,
         modified=recorded.modified,
         deleted=recorded.deleted,
-        diff=diff.read_text(encoding="utf-8", errors="replace") if diff.is_file() else "",
+        diff=read_file(diff).decode("utf-8", "replace") if diff.is_file() else "",
     )
 
 

@@ -108,7 +108,7 @@ def keep_state(ground: Ground, session: Resumable, into: Path, masker: Masker) -
 def read_state(folder: Path) -> SessionState | None:
     """Return the state that was kept in the folder of an attempt, if any."""
     file = folder / STATE_FILE
-    return wire.decode(file.read_bytes(), SessionState) if file.is_file() else None
+    return wire.decode_file(file, SessionState) if file.is_file() else None
 
 
 def restore_state(folder: Path, home: Path) -> None:

@@ -115,7 +115,7 @@ async def metrics(service: At) -> Response:
 
 async def _run_counts(service: Service) -> dict[str, int] | None:
     try:
-        return await service.read(count_by_status)
+        return await service.look(count_by_status)
     except SQLAlchemyError:
         return None
 

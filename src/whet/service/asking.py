@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from sqlalchemy import Connection
 
-from whet.model.eval_cases import EvalSuite
+from whet.model.eval_cases import EvalSuite, TaskPackage
 from whet.model.run import NO_AGENT
 from whet.service import bundles
 from whet.service.http import Strict
@@ -113,6 +113,20 @@ def problems_of(service: Service, suite: EvalSuite, body: RunBody) -> Iterator[t
         yield "skill", problem
     for number, arm in enumerate(body.arms):
         yield from _arm_problems(service, suite, body, arm, f"arms[{number}]")
+
+
+def too_long(service: Service, suite: EvalSuite) -> Iterator[str]:
+    """Yield the time limits of *suite* that are longer than this server allows."""
+    most_s = service.limits.max_time_limit_s
+    asked = [("resource_limits_json.timeout_ms", suite.timeout_ms)]
+    for number, case in enumerate(suite.cases):
+        if isinstance(case, TaskPackage):
+            hints, place = case.resource_hints, f"cases_json[{number}].resource_hints"
+            asked.append((f"{place}.timeout_ms", hints.timeout_ms))
+            asked.append((f"{place}.oracle_timeout_ms", hints.oracle_timeout_ms))
+    for place, limit_ms in asked:
+        if limit_ms is not None and limit_ms > most_s * 1000:
+            yield f"{place} is {limit_ms / 1000:g} s, and this server allows {most_s} s"
 
 
 def _arm_problems(

@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from whet.errors import UsageError
 from whet.service.database import Database, keys, now_us, organisations
 from whet.service.refusals import Refused
-from whet.service.service import Service
+from whet.service.service import Service, work_for
 
 SCOPES = ("read", "write", "run")
 # whet_<8 digits to show>_<43 characters that only the owner has>. They are random, so one hash without salt is enough.
@@ -163,12 +163,13 @@ def _with_scope(scope: str) -> Callable[..., Awaitable[Key]]:
     async def check(
         request: Request, service: At, bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Key:
-        key = await service.read(_find_key, bearer.credentials) if bearer is not None else None
+        key = await service.look(_find_key, bearer.credentials) if bearer is not None else None
         if key is None:
             raise _wrong_key(service, request.client.host if request.client else "unknown")
         if wait_s := service.rates.wait_s(key.id):
             raise _too_often(wait_s, "too many requests")
         service.rates.take(key.id)
+        work_for(key.organisation_id)
         await _note_use(service, key)
         if scope not in key.scopes:
             raise Refused(403, f'this key lacks the scope "{scope}"')

@@ -20,6 +20,8 @@ from whet.ground.copying import remove_tree
 from whet.ground.fetching import fetch
 from whet.ground.package_settings import PackageLimits
 from whet.ground.unpacking import unpack
+from whet.ground.workspaces import MANIFEST, read_manifest
+from whet.reading.documents import DocumentError, TooMuch
 from whet.reading.paths import REMOTE
 from whet.reading.paths import reference_problem as remote_problem
 from whet.service.database import bundles, now_us
@@ -39,7 +41,6 @@ WITHOUT = "none"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _MAGIC = ((b"PK", ".zip"), (b"\x1f\x8b", ".tar.gz"), (b"\xfd7zXZ\x00", ".tar.xz"), (b"BZh", ".tar.bz2"))
 _MAGIC_LENGTH = 8
-_MANIFEST = "SKILL.md"
 _DRAFT = ".upload-"
 
 
@@ -219,10 +220,18 @@ def _check(archive: Path, target: Path, limits: PackageLimits) -> None:
     except PackageError as error:
         # Callers do not know our path of the archive.
         raise SkillError(error.message.replace(str(archive), "the archive")) from None
-    inner = [path for path in target.iterdir() if (path / _MANIFEST).is_file()]
+    inner = [path for path in target.iterdir() if (path / MANIFEST).is_file()]
     # As in `whet run --skill`.
-    if not (target / _MANIFEST).is_file() and len(inner) != 1:
-        raise SkillError(f"the archive holds no skill: {_MANIFEST} must be at its top, or in exactly one folder")
+    top = (target / MANIFEST).is_file()
+    if not top and len(inner) != 1:
+        raise SkillError(f"the archive holds no skill: {MANIFEST} must be at its top, or in exactly one folder")
+    try:
+        read_manifest(target if top else inner[0])
+    except TooMuch as error:
+        raise SkillError(f"{MANIFEST} {error}") from None
+    except DocumentError:
+        # Agents read more than YAML allows: what is merely broken is theirs to judge.
+        pass
 
 
 def _suffix(archive: Path) -> str:

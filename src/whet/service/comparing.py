@@ -11,9 +11,11 @@ from sqlalchemy import Connection, select
 
 from whet.errors import WhetError
 from whet.grade.comparison import MARGIN
+from whet.model import wire
 from whet.model.comparison import CaseChange, Comparison, RunSamples
 from whet.model.eval_cases import EvalCase
 from whet.model.grade import UNEXPECTED
+from whet.reading.files import read_file
 from whet.record.recorded_run import read_run
 from whet.report.comparison import sentence
 from whet.report.deciding import compare_across
@@ -101,7 +103,7 @@ def _same_cases(old: RunFolder, new: RunFolder) -> frozenset[str]:
 
 
 def _cases(folder: RunFolder) -> dict[str, EvalCase]:
-    suite = read_suite(msgspec.json.decode(folder.suite.read_bytes()))
+    suite = read_suite(msgspec.json.decode(read_file(folder.suite)))
     return dict(zip(case_ids(suite.cases), suite.cases, strict=True))
 
 
@@ -124,7 +126,7 @@ def _ends(folder: RunFolder, same: frozenset[str]) -> dict[str, bool]:
     path = folder.results
     if path is None:
         return {}
-    cases = msgspec.json.decode(path.read_bytes(), type=_Results).cases
+    cases = wire.decode_file(path, _Results).cases
     return {
         case.id: case.passed
         for case in cases

@@ -158,7 +158,7 @@ _FILE = "whet.db"
 _POSTGRESQL_DRIVER = "postgresql+psycopg"
 _POSTGRESQL_NAMES = ("postgresql", "postgres", _POSTGRESQL_DRIVER)
 _EXAMPLES = "write sqlite:///whet.db or postgresql://user@host/name"
-# As many as there are threads that use them, see `in_thread` in `service/service.py`.
+# As many as there are threads that use them, see `_Threads` in `service/service.py`.
 CONNECTIONS = 16
 # How long a write waits for its turn. It occupies a thread that others could read with.
 _PATIENCE_S = 10.0

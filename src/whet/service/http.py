@@ -22,9 +22,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message
 
+from whet.reading.documents import DocumentError, unique_keys
 from whet.service.database import idempotency, now_us
 from whet.service.refusals import Refused, invalid_request, invalid_values, not_found
-from whet.service.service import Limits, Service
+from whet.service.service import Limits, Service, in_thread
 
 JSON = "application/json"
 
@@ -128,25 +129,28 @@ def _read_cursor(cursor: str) -> tuple[int, str]:
 
 # Bodies.
 
-_LONGEST_KEY = 100
-
 
 def content_type(request: Request) -> str:
     """Return the content type of *request*, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+# A body that comes more slowly than this, after a first while, holds a connection for nothing.
+_LEAST_BYTES_PER_S = 32 * 1024
+
+
 def limit_body(request: Request, most: int, timeout_s: float) -> None:
-    """Refuse *request*, while it is read, after *most* bytes or when the caller pauses for too long."""
+    """Refuse *request*, while it is read, after *most* bytes, or when the caller pauses or is too slow."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > most:
         raise _too_large(most)
-    receive, seen = request.receive, 0
+    receive, seen, began = request.receive, 0, anyio.current_time()
 
     async def counted() -> Message:
         nonlocal seen
+        late = began + timeout_s + seen / _LEAST_BYTES_PER_S
         try:
-            with anyio.fail_after(timeout_s):
+            with anyio.fail_after(min(timeout_s, late - anyio.current_time())):
                 message = await receive()
         except TimeoutError:
             raise Refused(408, "the body did not arrive in time", headers={"connection": "close"}) from None
@@ -177,7 +181,8 @@ async def read_json(request: Request, limits: Limits) -> tuple[bytes, Any]:
     if content_type(request) != JSON:
         raise Refused(415, f"the content type must be {JSON}")
     body = await read_body(request, limits.max_body_bytes, limits.body_timeout_s)
-    return body, decode_json(body)
+    # On a thread: the largest body takes longer than others should wait.
+    return body, await in_thread(decode_json, body)
 
 
 def decode_json(body: bytes) -> Any:
@@ -185,7 +190,9 @@ def decode_json(body: bytes) -> Any:
     try:
         value = msgspec.json.decode(body)
         # A second time, only for the keys: msgspec silently keeps the last of two equal ones.
-        json.loads(body, object_pairs_hook=_unique_keys)
+        json.loads(body, object_pairs_hook=unique_keys)
+    except DocumentError as error:
+        raise Refused(400, f"the body {error}") from None
     except msgspec.DecodeError as error:
         raise Refused(400, f"the body is not JSON: {error}") from None
     except UnicodeDecodeError:
@@ -193,15 +200,6 @@ def decode_json(body: bytes) -> Any:
     except RecursionError:
         raise Refused(400, "the body is nested too deeply") from None
     return value
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise Refused(400, f'the body has the key "{twice[:_LONGEST_KEY]}" twice in one object')
-    return found
 
 
 B = TypeVar("B", bound=BaseModel)

@@ -21,6 +21,7 @@ from whet.service.refusals import Refused
 from whet.service.run_folder import RunFolder
 from whet.service.runs import Run, get_run, named_skills
 from whet.service.service import RETENTION, Retention, Service, in_thread
+from whet.service.suites import of_deleted_suites, remove_versions
 
 log = logging.getLogger("whet.service")
 _DAY_US = 24 * 3600 * 1_000_000
@@ -127,6 +128,9 @@ def tidy(service: Service) -> None:
                 _mark(connection, id_)
             log.info("run %s deleted by retention, of organisation %s", id_, organisation_id)
     _finish(service)
+    with service.database.writing() as connection:
+        # Those that a run had still to read when their suite was deleted.
+        remove_versions(connection, of_deleted_suites())
     if limited:
         _tidy_skills(service)
 

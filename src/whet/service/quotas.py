@@ -1,4 +1,4 @@
-"""How much an organisation may keep: runs, and the bytes of its runs and skills."""
+"""How much an organisation may keep: runs, and the bytes of its runs, its skills, and all versions of its suites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, select, update
 
 from whet.errors import UsageError
 from whet.reading.text import count
-from whet.service.database import Database, bundles, organisations, runs
+from whet.service.database import Database, bundles, organisations, runs, suite_versions, suites
 from whet.service.refusals import Refused
 
 _MB = 1024 * 1024
@@ -37,17 +37,28 @@ def _usages(connection: Connection, organisation_id: str | None) -> Iterator[Usa
     kept = select(runs.c.organisation_id, func.count().label("runs"), func.sum(runs.c.bytes).label("bytes"))
     kept = kept.where(runs.c.deleted_us.is_(None))
     skills = select(bundles.c.organisation_id, func.sum(bundles.c.size).label("bytes"))
+    size = func.length(suite_versions.c.head) + func.length(suite_versions.c.cases)
+    versions = select(suites.c.organisation_id, func.sum(size).label("bytes")).join(
+        suite_versions, suite_versions.c.suite_id == suites.c.id
+    )
     if organisation_id is not None:
         kept = kept.where(runs.c.organisation_id == organisation_id)
         skills = skills.where(bundles.c.organisation_id == organisation_id)
+        versions = versions.where(suites.c.organisation_id == organisation_id)
     of_runs = kept.group_by(runs.c.organisation_id).subquery()
     of_skills = skills.group_by(bundles.c.organisation_id).subquery()
+    of_suites = versions.group_by(suites.c.organisation_id).subquery()
     query = (
         select(
-            organisations, of_runs.c.runs, of_runs.c.bytes.label("run_bytes"), of_skills.c.bytes.label("skill_bytes")
+            organisations,
+            of_runs.c.runs,
+            of_runs.c.bytes.label("run_bytes"),
+            of_skills.c.bytes.label("skill_bytes"),
+            of_suites.c.bytes.label("suite_bytes"),
         )
         .outerjoin(of_runs, of_runs.c.organisation_id == organisations.c.id)
         .outerjoin(of_skills, of_skills.c.organisation_id == organisations.c.id)
+        .outerjoin(of_suites, of_suites.c.organisation_id == organisations.c.id)
         .order_by(organisations.c.name)
     )
     if organisation_id is not None:
@@ -56,7 +67,7 @@ def _usages(connection: Connection, organisation_id: str | None) -> Iterator[Usa
         yield Usage(
             organisation=row.name,
             runs=row.runs or 0,
-            bytes=int(row.run_bytes or 0) + int(row.skill_bytes or 0),
+            bytes=sum(int(size or 0) for size in (row.run_bytes, row.skill_bytes, row.suite_bytes)),
             own=Quota(runs=row.quota_runs, bytes=row.quota_bytes),
         )
 
@@ -79,7 +90,7 @@ def refuse_over_quota(
     if most_bytes is not None and (used.bytes + more_bytes > most_bytes or used.bytes >= most_bytes):
         kept, room = (f"{size / _MB:,.1f} MB" for size in (used.bytes, most_bytes))
         more = f", {more_bytes / _MB:,.1f} MB more do not fit" if more_bytes else ""
-        said = f"the organisation keeps {kept} of runs and skills, and its quota is {room}{more}"
+        said = f"the organisation keeps {kept} of runs, skills and suites, and its quota is {room}{more}"
         raise Refused(409, f"{said}: delete what you do not need")
 
 

@@ -12,22 +12,28 @@ from fastapi import APIRouter, Header, Path, Query
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from whet.reading.files import read_start
 from whet.record.recorded_run import journal_lines
 from whet.report.pages import HARMLESS
 from whet.service.auth import At
 from whet.service.http import DEFAULT_LIMIT, Limit, NextCursor, Strict, answer, split_page
+from whet.service.listings import Listings
 from whet.service.refusals import Refused, invalid_request, not_found, problems
 from whet.service.routes_runs import OneRun
 from whet.service.run_folder import RunFolder
 from whet.service.runs import Run, events_after
-from whet.service.service import Service, in_thread
+from whet.service.service import MB, Service, in_thread
 
 router = APIRouter(prefix="/api/v1")
+_listings = Listings()
 
 _MOST_FILES = 1000
 _LARGEST = 2**53
 _MOST = 2**31 - 1
 _STREAM = "text/event-stream"
+_BYTES = "application/octet-stream"
+# What whet prints of a run is a few lines for each trial.
+_MOST_LOG = 16 * MB
 # Proxies close connections that are silent for long.
 _SILENCE_S = 15.0
 _LAST_EVENTS = frozenset({"run_completed", "run_failed", "run_cancelled"})
@@ -96,7 +102,8 @@ async def list_artifacts(
     cursor: Annotated[str | None, Query(max_length=4000)] = None,
 ) -> Response:
     """List the files of a run, sorted by path."""
-    found = await in_thread(RunFolder.of(service.data_dir, run.id).files, below, cursor, limit + 1)
+    folder = RunFolder.of(service.data_dir, run.id)
+    found = await in_thread(lambda: _listings.page(folder, ended=run.ended, below=below, after=cursor, most=limit + 1))
     files, following = split_page(found, limit, lambda file: file[0])
     return answer({"artifacts": [{"path": path, "size": size} for path, size in files], "next_cursor": following})
 
@@ -109,10 +116,19 @@ async def list_artifacts(
 )
 async def get_artifact(path: Annotated[str, Path(max_length=4000)], run: OneRun, service: At) -> Response:
     """Get a file of a run."""
-    found = await in_thread(RunFolder.of(service.data_dir, run.id).file, path)
+    return await send_file(service, run, path, "artifact")
+
+
+async def send_file(service: Service, run: Run, path: str, what: str) -> Response:
+    """Answer with a file of a run, as callers call it; refuses as if there were no such *what*."""
+    folder = RunFolder.of(service.data_dir, run.id)
+    found = await in_thread(folder.file, path)
     if found is None:
-        raise not_found("artifact")
-    return FileResponse(found, media_type="application/octet-stream", headers=HARMLESS)
+        raise not_found(what)
+    if found != folder.log:
+        return FileResponse(found, media_type=_BYTES, headers=HARMLESS)
+    printed = await in_thread(lambda: service.without_places(read_start(found, _MOST_LOG).decode("utf-8", "replace")))
+    return Response(printed.encode(), media_type=_BYTES, headers=dict(HARMLESS))
 
 
 @router.get(

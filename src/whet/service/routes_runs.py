@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 
 from whet.model.run import NO_AGENT
 from whet.service import bundles, http, keeping, runs
-from whet.service.asking import LabelBody, RunBody, find_skills, problems_of
+from whet.service.asking import LabelBody, RunBody, find_skills, problems_of, too_long
 from whet.service.auth import At, Key, Reader, Starter, Writer
 from whet.service.database import Status
 from whet.service.quotas import refuse_over_quota
@@ -22,7 +22,7 @@ from whet.service.routes_skills import FORM, MOST_JSON, keep_upload, read_form
 from whet.service.run_folder import RunFolder
 from whet.service.runs import Run, RunAnswer, RunPage
 from whet.service.service import QUEUE, RETENTION, Limits, Service, in_thread, reasons_against
-from whet.service.suites import get_suite
+from whet.service.suites import get_suite, require_suite
 from whet.suites.eval_documents import needs_of, not_runnable_reasons
 
 log = logging.getLogger("whet.service")
@@ -132,11 +132,12 @@ def _keep_upload(service: Service, caller: Key, body: RunBody, upload: UploadFil
 def _create(connection: Connection, service: Service, caller: Key, suite_id: str, body: RunBody) -> Run:
     """Add the run to the queue, unless the server cannot run the suite or not as it is asked."""
     organisation_id = caller.organisation_id
-    stored = get_suite(connection, organisation_id, suite_id, version=body.suite_version)
+    # Nobody may delete the version meanwhile.
+    stored = get_suite(connection, organisation_id, suite_id, version=body.suite_version, lock=True)
     suite = stored.suite()
     runners = (body.runner, *(arm.runner for arm in body.arms or ()))
     needs = needs_of(suite, agent=any(runner not in (None, NO_AGENT) for runner in runners))
-    reasons = [*not_runnable_reasons(suite), *reasons_against(needs, service.lacking)]
+    reasons = [*not_runnable_reasons(suite), *reasons_against(needs, service.lacking), *too_long(service, suite)]
     if reasons:
         raise Refused(409, "the suite is not runnable", details=[("", reason) for reason in reasons])
     wrong = dict.fromkeys(problems_of(service, suite, body))
@@ -155,7 +156,7 @@ async def list_runs_of_suite(
     caller: Reader, service: At, suite_id: http.SuiteId, page: http.Paged, status: Status | None = None
 ) -> Response:
     """List the runs of a suite, newest first."""
-    await service.read(get_suite, caller.organisation_id, suite_id, deleted=True)
+    await service.read(require_suite, caller.organisation_id, suite_id)
     return await _list(service, caller, page, suite_id, status)
 
 

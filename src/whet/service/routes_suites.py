@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 from starlette.responses import Response
 
 from whet.service import http, suites
-from whet.service.auth import At, Reader, Writer
+from whet.service.auth import At, Key, Reader, Writer
+from whet.service.quotas import refuse_over_quota
 from whet.service.refusals import problems
 from whet.service.service import Service, in_thread
 from whet.service.suites import StoredSuite
@@ -91,11 +92,16 @@ async def create_suite(
     """Create a suite in its first version."""
     body, value = await http.read_json(request, service.limits)
     head, cases = await in_thread(lambda: suites.encode_suite(suites.read_document(value)))
+
+    def create(connection: Connection) -> StoredSuite:
+        _refuse_over_quota(connection, service, caller, head, cases)
+        return suites.create_suite(connection, caller.organisation_id, head, cases)
+
     suite = await http.create_once(
         service,
         caller.organisation_id,
         (idempotency_key, http.fingerprint(b"create suite", body)),
-        lambda connection: suites.create_suite(connection, caller.organisation_id, head, cases),
+        create,
         lambda connection, id_: suites.get_suite(connection, caller.organisation_id, id_, version=1),
     )
     return _answer(service, suite, 201, {"location": f"{router.prefix}/{suite.id}"})
@@ -117,7 +123,7 @@ async def get_suite(caller: Reader, service: At, id_: http.SuiteId, if_none_matc
 @router.patch(
     "/{id}",
     response_model=SuiteAnswer,
-    responses=problems(404, 412, *_BODY),
+    responses=problems(404, 409, 412, *_BODY),
     openapi_extra=http.document_body("EvalSuitePatch"),
 )
 async def change_suite(
@@ -132,14 +138,16 @@ async def change_suite(
         changed = stored.changed(value)
         if changed == stored.suite():
             return stored
-        return suites.add_version(connection, stored, *suites.encode_suite(changed))
+        head, cases = suites.encode_suite(changed)
+        _refuse_over_quota(connection, service, caller, head, cases)
+        return suites.add_version(connection, stored, head, cases)
 
     return _answer(service, await service.write(change))
 
 
 @router.delete("/{id}", status_code=204, response_model=None, responses=problems(404, 412, 422))
 async def delete_suite(caller: Writer, service: At, id_: http.SuiteId, if_match: http.IfMatch = None) -> Response:
-    """Delete a suite; its runs stay."""
+    """Delete a suite and its versions; its runs stay."""
 
     def delete(connection: Connection) -> None:
         stored = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
@@ -168,6 +176,23 @@ async def get_version(caller: Reader, service: At, id_: http.SuiteId, version: V
     """Get a version of a suite, which never changes."""
     suite = await service.read(suites.get_suite, caller.organisation_id, id_, version=version)
     return _answer(service, suite)
+
+
+@router.delete("/{id}/versions/{version}", status_code=204, response_model=None, responses=problems(404, 409, 422))
+async def delete_version(caller: Writer, service: At, id_: http.SuiteId, version: Version) -> Response:
+    """Delete an earlier version of a suite, unless a run that has not ended needs it."""
+
+    def delete(connection: Connection) -> None:
+        stored = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
+        suites.delete_version(connection, stored, version)
+
+    await service.write(delete)
+    return Response(status_code=204)
+
+
+def _refuse_over_quota(connection: Connection, service: Service, caller: Key, head: bytes, cases: bytes) -> None:
+    size = len(head) + len(cases)
+    refuse_over_quota(connection, service.limits.quota, caller.organisation_id, more_bytes=size)
 
 
 def _answer(service: Service, suite: StoredSuite, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import FileResponse, Response
 
@@ -16,7 +16,6 @@ from whet.errors import UsageError
 from whet.model import wire
 from whet.record.notes import Note, new_note
 from whet.record.rows import RowKey
-from whet.report.pages import HARMLESS
 from whet.report.view_compare import compare_document
 from whet.report.view_documents import (
     CompareDocument,
@@ -32,16 +31,18 @@ from whet.report.view_documents import (
 )
 from whet.report.view_history import MOST_POINTS, history_document
 from whet.report.view_run import RunView
-from whet.report.view_source import NoteBody, Views, notes_document
+from whet.report.view_source import NoteBody, notes_document
 from whet.report.view_trial import MOST_EVENTS, TrialViews, events_document
 from whet.service import http, notes, runs
 from whet.service.auth import At, Reader, Starter
+from whet.service.listings import OrganisationViews
 from whet.service.refusals import Refused, invalid_request, not_found, problems
+from whet.service.routes_evidence import send_file
 from whet.service.routes_runs import OneRun
 from whet.service.run_folder import RunFolder
 from whet.service.runs import Run
 from whet.service.service import MB, Service, in_thread
-from whet.service.suites import get_suite
+from whet.service.suites import require_suite
 
 
 class _TrialConvertor(PathConvertor):
@@ -60,7 +61,7 @@ _LARGEST = 2**53
 _KEY_PARTS = 4
 _LONGEST_PATH = 4000
 _UUID = re.compile("[0-9a-fA-F-]{36}")
-_views = Views(private=True)
+_views = OrganisationViews()
 _EVENTS = msgspec.defstruct("EventsDocument", [("from", int), ("total", int | None), ("events", list[dict[str, Any]])])
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file, as bytes.", "content": {"application/octet-stream": {}}}
@@ -72,6 +73,14 @@ _DOCUMENTS: tuple[Any, ...] = (
 TrialKey = Annotated[
     str, Path(max_length=_LONGEST_PATH, description="Case, runner, arm and number, each encoded, with / between them.")
 ]
+
+
+async def _find_noted(caller: Starter, service: At, id_: http.RunId) -> Run:
+    return await service.read(runs.get_run, caller.organisation_id, id_)
+
+
+# The run in the path, for callers who may add notes to it: they need not be able to read all of it.
+NotedRun = Annotated[Run, Depends(_find_noted)]
 
 
 def view_schemas() -> dict[str, Any]:
@@ -151,7 +160,7 @@ async def view_notes(run: OneRun, service: At) -> Response:
         }
     },
 )
-async def add_note(request: Request, caller: Starter, run: OneRun, service: At, key: TrialKey) -> Response:  # noqa: ARG001 - for OpenAPI
+async def add_note(request: Request, caller: Starter, run: NotedRun, service: At, key: TrialKey) -> Response:  # noqa: ARG001 - for OpenAPI
     """Add a note to a trial."""
     if http.content_type(request) != http.JSON:
         raise Refused(415, f"the content type must be {http.JSON}")
@@ -169,8 +178,7 @@ async def add_note(request: Request, caller: Starter, run: OneRun, service: At, 
 )
 async def remove_note(
     request: Request,
-    _: Starter,
-    run: OneRun,
+    run: NotedRun,
     service: At,
     key: TrialKey,  # noqa: ARG001 - for OpenAPI
     note: Annotated[str, Path(max_length=100)],
@@ -227,10 +235,7 @@ async def view_file(
     path: Annotated[str, Path(max_length=_LONGEST_PATH)],  # noqa: ARG001 - for OpenAPI
 ) -> Response:
     """Get a file of a run."""
-    found = await in_thread(RunFolder.of(service.data_dir, run.id).file, "/".join(_below(request, "files")))
-    if found is None:
-        raise not_found("file")
-    return FileResponse(found, media_type="application/octet-stream", headers=HARMLESS)
+    return await send_file(service, run, "/".join(_below(request, "files")), "file")
 
 
 @router.get("/compare/{a}/{b}", response_model=None, responses={**_document(CompareDocument), **problems(404, 422)})
@@ -257,7 +262,7 @@ async def view_history(caller: Reader, service: At, suite: Annotated[str, Path(m
     """Get how a suite did over time; *suite* is its id, or the name of one that was run."""
     by_id = _UUID.fullmatch(suite) is not None
     if by_id:
-        await service.read(get_suite, caller.organisation_id, http.read_id(suite, "suite"), deleted=True)
+        await service.read(require_suite, caller.organisation_id, http.read_id(suite, "suite"))
     page, only = http.Page(MOST_POINTS, None), http.read_id(suite, "suite") if by_id else None
     found, _ = await service.read(runs.list_runs, caller.organisation_id, page, suite_id=only, status=None)
 
@@ -279,8 +284,9 @@ async def _looked(service: Service, run: Run, look: Callable[[RunView, TrialView
         record = RunFolder.of(service.data_dir, run.id).record
         if record is None:
             raise not_found("record of this run yet")
-        with _views.lock:
-            return look(*_views.find(run.id, record))
+        views = _views.of(run.organisation_id)
+        with views.lock:
+            return look(*views.find(run.id, record))
 
     return await in_thread(work)
 
@@ -298,8 +304,9 @@ def _head(service: Service, run: Run) -> RunHead:
     if record is None:
         found = RunHead(id=run.id, status=run.status)
     else:
-        with _views.lock:
-            found = _views.head(run.id, record)
+        views = _views.of(run.organisation_id)
+        with views.lock:
+            found = views.head(run.id, record)
     return _of_service(found, run)
 
 

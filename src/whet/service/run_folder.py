@@ -69,21 +69,20 @@ class RunFolder:
     def last_words(self) -> str:
         """Return the errors at the end of what the process printed, or its last lines."""
         try:
-            printed = self.log.read_bytes()[-_MOST_PRINTED:].decode(errors="replace")
+            with self.log.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_PRINTED))
+                printed = file.read(_MOST_PRINTED).decode(errors="replace")
         except OSError:
             return ""
         lines = [line for line in printed.splitlines() if line.startswith(("error[", "  "))]
         return "\n".join(lines or printed.splitlines()[-5:])
 
-    def files(self, below: str, after: str | None, most: int) -> list[tuple[str, int]]:
-        """Return paths and sizes of files in a folder, sorted, at most *most* of those after *after*."""
-        folder = below.strip("/")
-        found = sorted(
-            (path, size)
-            for path, size in self._all_files()
-            if (not folder or path.startswith(f"{folder}/")) and (after is None or path > after)
-        )
-        return found[:most]
+    def files(self) -> Iterator[tuple[str, int]]:
+        """Yield the path, as callers call it, and the size of each file."""
+        for path, file in self._named():
+            # Callers cannot ask for a name that is not text.
+            if path not in _PRIVATE and path.isprintable() and (size := _size(file)) is not None:
+                yield path, size
 
     def file(self, path: str) -> Path | None:
         """Return the file that callers call *path*; None if it is not a file, or a link leads out of the folder."""
@@ -94,12 +93,6 @@ class RunFolder:
             return None
         # A parent folder may be a link too: agents write into workspaces.
         return root / path if (root / path).resolve().is_relative_to(root.resolve()) else None
-
-    def _all_files(self) -> Iterator[tuple[str, int]]:
-        for path, file in self._named():
-            # Callers cannot ask for a name that is not text.
-            if path not in _PRIVATE and path.isprintable() and (size := _size(file)) is not None:
-                yield path, size
 
     def _named(self) -> Iterator[tuple[str, Path]]:
         for file in (self.log, self.report):

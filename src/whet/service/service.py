@@ -5,9 +5,12 @@ from __future__ import annotations
 import collections
 import logging
 import math
+import re
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +36,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 MB = 1024 * 1024
+# Where whet itself is installed.
+_PACKAGES = Path(__file__).parents[2]
 QUEUE = "queue"
 RETENTION = "retention"
 _MINUTE_S = 60.0
@@ -52,6 +57,8 @@ class Limits:
     requests_per_minute: int = 600
     max_body_bytes: int = 4 * MB
     max_bundle_bytes: int = 64 * MB
+    # Of an agent or a verifier, whatever a suite asks for.
+    max_time_limit_s: int = 4 * 3600
     max_waiting_runs: int = 200
     max_streams: int = 50
     # Wrong keys from one address, per minute.
@@ -148,13 +155,16 @@ class Rates:
         return min(self._most, left + (now - then) * self._per_s)
 
 
-def find_lacking(settings: Settings, packages: PackageSettings, environ: Mapping[str, str]) -> Mapping[Need, str]:
+def find_lacking(
+    settings: Settings, packages: PackageSettings, environ: Mapping[str, str], *, verifier_network: bool
+) -> Mapping[Need, str]:
     """Return what suites may need and this server does not have, with the reason."""
     found: dict[Need, str | None] = {
         "agent": None if settings.runners else "this server has no runner, and the suite needs an agent",
         "judge": _no_judge(settings, environ),
         "r2": _no_bucket("r2", packages.buckets.get("r2", Buckets())),
         "s3": _no_bucket("s3", packages.buckets.get("s3", Buckets())),
+        "network": None if verifier_network else _NO_NETWORK,
     }
     return {need: reason for need, reason in found.items() if reason is not None}
 
@@ -174,26 +184,67 @@ def _no_judge(settings: Settings, environ: Mapping[str, str]) -> str | None:
     return None
 
 
+_NO_NETWORK = "this server gives verifiers no network: resource_hints.network must be false"
+
+
 def _no_bucket(scheme: str, buckets: Buckets) -> str | None:
     if find_spec("obstore") is None:
         return f"this server does not read {scheme}:// packages: obstore is not installed (pip install 'whet[s3]')"
     if scheme == "r2" and buckets.endpoint is None:
         return "this server does not read r2:// packages: packages.r2.endpoint is not set"
+    if buckets.named_only and not buckets.allowed:
+        return f"this server does not read {scheme}:// packages: packages.{scheme}.allowed names no bucket"
     return None
 
 
-_limiter: RunVar[CapacityLimiter] = RunVar("whet-server-threads")
+# Of the threads, these only look at keys and health, and these do what no caller asked for. The rest is for callers,
+# and each organisation has a share of it: however slow its requests are, others go on.
+_DOOR_THREADS = 3
+_OWN_THREADS = 3
+_SHARE = 4
+
+
+class _Threads:
+    """The threads of one server, as many as connections to the database, and who may use how many of them."""
+
+    def __init__(self) -> None:
+        self.door = CapacityLimiter(_DOOR_THREADS)
+        self.own = CapacityLimiter(_OWN_THREADS)
+        self.callers = CapacityLimiter(CONNECTIONS - _DOOR_THREADS - _OWN_THREADS)
+        self.shares: dict[str, anyio.Semaphore] = {}
+
+
+_threads: RunVar[_Threads] = RunVar("whet-server-threads")
+_organisation: ContextVar[str | None] = ContextVar("whet-server-organisation", default=None)
+
+
+def work_for(organisation_id: str) -> None:
+    """Use the share of this organisation for whatever this task does from here on."""
+    _organisation.set(organisation_id)
 
 
 async def in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call *work* on a thread; there are as many threads as connections to the database."""
-    try:
-        limiter = _limiter.get()
-    except LookupError:
-        limiter = CapacityLimiter(CONNECTIONS)
-        _limiter.set(limiter)
+    """Call *work* on a thread, one of the share of the organisation that this task works for."""
+    threads, organisation_id = _all_threads(), _organisation.get()
     # anyio waits for the thread even if we are cancelled, so no transaction goes on unattended.
-    return await to_thread.run_sync(work, *args, limiter=limiter)
+    if organisation_id is None:
+        return await to_thread.run_sync(work, *args, limiter=threads.own)
+    async with threads.shares.setdefault(organisation_id, anyio.Semaphore(_SHARE)):
+        return await to_thread.run_sync(work, *args, limiter=threads.callers)
+
+
+async def at_the_door(work: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Call *work*, which takes a moment, on a thread that no other work can take: keys and health."""
+    return await to_thread.run_sync(work, *args, limiter=_all_threads().door)
+
+
+def _all_threads() -> _Threads:
+    try:
+        return _threads.get()
+    except LookupError:
+        threads = _Threads()
+        _threads.set(threads)
+        return threads
 
 
 async def persistently(ask: Callable[[], Awaitable[T]]) -> T:
@@ -225,6 +276,8 @@ class Service:
     retention: Retention = field(default_factory=Retention)
     # The service is not ready for runs if less than this is free.
     min_free_bytes: int = 500 * MB
+    # The most that the process of a run takes, without what it starts.
+    run_memory_bytes: int = 4096 * MB
     metrics: Metrics = field(default_factory=Metrics)
     notices: Notices = field(default_factory=Notices)
     rates: Rates = field(init=False)
@@ -248,6 +301,15 @@ class Service:
 
         return await in_thread(transaction)
 
+    async def look(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **named: P.kwargs) -> T:
+        """Call *work*, which reads a few rows, on a thread that no other work can take."""
+
+        def transaction() -> T:
+            with self.database.reading() as connection:
+                return work(connection, *args, **named)
+
+        return await at_the_door(transaction)
+
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **named: P.kwargs) -> T:
         """Call *work* on a thread, with a connection that writes."""
 
@@ -267,6 +329,15 @@ class Service:
             unpacked_bytes=min(limits.unpacked_bytes, _UNPACKED * self.limits.max_bundle_bytes),
             entries=min(limits.entries, _BUNDLE_ENTRIES),
         )
+
+    def without_places(self, text: str) -> str:
+        """Return what a run printed without the folders of this server, which are no business of callers."""
+        inside = re.compile(rf"{re.escape(str(self.data_dir))}/runs/[0-9a-f-]{{36}}/")
+        hidden = {self.config_file.parent, self.data_dir, _PACKAGES, Path(sys.prefix)}
+        text = inside.sub("", text)
+        for place in sorted(map(str, hidden), key=len, reverse=True):
+            text = text.replace(f"{place}/", "")
+        return text
 
     def take_stream(self, organisation_id: str) -> bool:
         """Count one more event stream of the organisation; returns False if it has too many."""

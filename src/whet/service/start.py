@@ -12,7 +12,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
@@ -50,6 +49,7 @@ def serve(
     config_file: Path | None,
     limits: Limits,
     allow_private_addresses: bool,
+    allow_verifier_network: bool,
     trusted_proxies: tuple[str, ...],
     **options: Any,
 ) -> int:
@@ -62,11 +62,9 @@ def serve(
     # Without it, every run would fail.
     require_sandbox(options["sandbox"])
     _require_cluster(options.get("on"))
-    packages = replace(
-        package_settings(settings.packages),
-        allow_private_addresses=allow_private_addresses,
-        allow_local_files=False,
-    )
+    # What callers name is fetched with the keys of the operator, who therefore names each bucket.
+    rules = {"allow_private_addresses": allow_private_addresses, "allow_local_files": False, "allow_any_bucket": False}
+    packages = package_settings({**settings.packages, **rules})
     with (
         closing(open_database(database_url)) as database,
         _file_lock(data_dir / ".lock", str(data_dir)),
@@ -80,7 +78,7 @@ def serve(
             data_dir=data_dir,
             config_file=config,
             runners=tuple(runner.id for runner in settings.runners),
-            lacking=find_lacking(settings, packages, os.environ),
+            lacking=find_lacking(settings, packages, os.environ, verifier_network=allow_verifier_network),
             packages=packages,
             limits=limits,
             **options,

@@ -9,11 +9,23 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Select, and_, bindparam, insert, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    literal,
+    select,
+    update,
+)
 
 from whet.errors import Problem, SuiteError
 from whet.model.eval_cases import EvalSuite, TriggerQuery, competitor_of
-from whet.service.database import now_us, suite_versions, suites
+from whet.service.database import now_us, runs, suite_versions, suites
 from whet.service.http import Page, split_page
 from whet.service.refusals import Refused, not_found
 from whet.service.runs import shown_time
@@ -143,8 +155,42 @@ def add_version(connection: Connection, stored: StoredSuite, head: bytes, cases:
 
 
 def delete_suite(connection: Connection, stored: StoredSuite) -> None:
-    """Hide a suite; its versions and runs stay."""
+    """Delete a suite and its versions; its runs stay, and so does a version that one of them still has to read."""
     connection.execute(update(suites).where(suites.c.id == stored.id).values(deleted_us=now_us()))
+    remove_versions(connection, suite_versions.c.suite_id == stored.id)
+
+
+def delete_version(connection: Connection, stored: StoredSuite, version: int) -> None:
+    """Delete an earlier version of a suite that the caller has locked; runs that have ended have their own copy."""
+    if version == stored.version:
+        raise Refused(409, "this is the newest version: delete the suite instead")
+    one = (suite_versions.c.suite_id == stored.id) & (suite_versions.c.version == version)
+    if connection.execute(select(suite_versions.c.version).where(one)).first() is None:
+        raise not_found("version")
+    if not remove_versions(connection, one):
+        raise Refused(409, "a run that has not ended needs this version")
+
+
+def remove_versions(connection: Connection, chosen: ColumnElement[bool]) -> int:
+    """Remove those of the *chosen* versions that no run has still to read, and return how many that are."""
+    needed = exists().where(
+        runs.c.suite_id == suite_versions.c.suite_id,
+        runs.c.suite_version == suite_versions.c.version,
+        runs.c.status.in_(("queued", "running")),
+    )
+    return connection.execute(delete(suite_versions).where(chosen, ~needed)).rowcount
+
+
+def of_deleted_suites() -> ColumnElement[bool]:
+    """Return the condition for versions of suites that were deleted."""
+    return suite_versions.c.suite_id.in_(select(suites.c.id).where(suites.c.deleted_us.is_not(None)))
+
+
+def require_suite(connection: Connection, organisation_id: str, id_: str) -> None:
+    """Raise Refused unless the organisation has such a suite, or had it."""
+    known = select(suites.c.id).where(suites.c.organisation_id == organisation_id, suites.c.id == id_)
+    if connection.execute(known).first() is None:
+        raise not_found("suite")
 
 
 def _add(connection: Connection, suite: StoredSuite) -> StoredSuite:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import shutil
 import signal
 import sys
 import time
@@ -19,6 +21,7 @@ import msgspec
 from anyio.abc import Process
 
 from whet.ground.wardens import kill_marked
+from whet.model import wire
 from whet.model.run import NO_AGENT
 from whet.run.parts import HIDDEN_VARIABLE
 from whet.service.bundles import WITHOUT, SkillError, fetch_skills
@@ -26,7 +29,7 @@ from whet.service.comparing import compare_with_previous
 from whet.service.keeping import folder_bytes
 from whet.service.run_folder import RunFolder, Tail
 from whet.service.runs import Ending, Outcome, Queue, Run, end_run, get_run, running_runs
-from whet.service.service import QUEUE, RETENTION, Service, in_thread, persistently
+from whet.service.service import MB, QUEUE, RETENTION, Service, in_thread, persistently, work_for
 from whet.service.suites import get_suite
 
 log = logging.getLogger("whet.service")
@@ -36,15 +39,20 @@ _MARK = "WHET_SERVICE_RUN"
 _DATABASE_VARIABLE = "WHET_DATABASE"
 # The exit codes of `whet run` that come with complete results.
 _OUTCOMES: dict[int, Outcome] = {0: "passed", 1: "failed", 3: "errored"}
-# Exit codes after which another try would end the same way: something must be corrected, or the record is lost.
-_FINAL = (2, 4, 70, 74)
+# Exit codes after which another try would end the same way: something must be corrected.
+_FINAL = (2, 70)
 _NOT_IN_SUMMARY = ("cases", "suite_path", "record")
 # A run gives its agents two seconds to end. The second signal ends everything at once.
 _ENDING_PATIENCE_S = (15.0, 5.0)
 # How often a run is started if something else ends its process, such as the system for lack of memory.
 _MOST_STARTS = 3
 _LOOK_S = 0.2
+# How often a full disk is looked at.
+_ROOM_S = 2.0
 _CLEARING_PATIENCE_S = 10.0
+# What a run needs to write at least, however little the operator wants to be free.
+_LEAST_ROOM = 16 * MB
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 async def dispatch(service: Service) -> None:
@@ -83,6 +91,7 @@ async def _next(service: Service, queue: Queue) -> Run:
 
 async def work_on(service: Service, run: Run) -> None:
     """Bring *run* to its end from any state. We are cancelled if the server stops, and the next one goes on."""
+    work_for(run.organisation_id)
     folder, began = RunFolder.of(service.data_dir, run.id), time.monotonic()
     try:
         ending = await _bring_to_end(service, run, folder)
@@ -94,7 +103,8 @@ async def work_on(service: Service, run: Run) -> None:
         # One run must not stop the others. The reason is for the operator.
         log.exception("run %s failed inside the service", run.id)
         ending = Ending(status="failed", error="the service could not carry out this run; its log says why")
-    ended = replace(ending, bytes=await in_thread(folder_bytes, folder.path))
+    size = await in_thread(folder_bytes, folder.path)
+    ended = replace(ending, bytes=size, error=ending.error and service.without_places(ending.error))
     await persistently(lambda: service.write(end_run, run.id, ended))
     verdict = f", {ended.outcome}" if ended.outcome else ""
     log.info("run %s ended after %.1f s: %s%s", run.id, time.monotonic() - began, ended.status, verdict)
@@ -105,20 +115,45 @@ async def work_on(service: Service, run: Run) -> None:
 async def _bring_to_end(service: Service, run: Run, folder: RunFolder) -> Ending:
     """Start the process until it ends in a way that counts, or too often."""
     await _clear_away(run)
-    await _prepare(service, run, folder)
-    code = 0
-    for _ in range(_MOST_STARTS):
+    code, starts = 0, 0
+    while starts < _MOST_STARTS:
         if await _is_cancelled(service, run):
             return Ending(status="cancelled")
-        skills = await fetch_skills(service, run, folder)
-        service.metrics.started.inc()
-        async with _followed(service, run, folder), _cancelling(service, run) as cancel:
-            code = await _run_process(service, run, folder, skills, cancel)
-        ending = await in_thread(lambda: conclude(code, folder, cancelled=cancel.is_set()))  # noqa: B023
-        if ending is not None:
+        try:
+            await _prepare(service, run, folder)
+            skills = await fetch_skills(service, run, folder)
+            service.metrics.started.inc()
+            async with _followed(service, run, folder), _cancelling(service, run) as cancel:
+                code = await _run_process(service, run, folder, skills, cancel)
+            ending = await in_thread(lambda: conclude(code, folder, cancelled=cancel.is_set()))  # noqa: B023
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            ending = None
+        # Nothing that failed on a full disk says anything about the run: its record can be resumed.
+        failed = ending is None or ending.status == "failed" or ending.outcome == "errored"
+        full = failed and not await _has_room(service)
+        if ending is not None and not full:
             return ending
+        starts += not full
         await _clear_away(run)
+        if full:
+            await _wait_for_room(service, run)
     return given_up(code, folder)
+
+
+async def _has_room(service: Service) -> bool:
+    """Return whether there is as much room on the disk as runs should have."""
+    free = await in_thread(lambda: shutil.disk_usage(service.data_dir).free)
+    return free >= max(_LEAST_ROOM, service.min_free_bytes)
+
+
+async def _wait_for_room(service: Service, run: Run) -> None:
+    """Wait until a run can be written again, or is cancelled."""
+    log.warning("run %s waits: the disk is full; it goes on when there is room", run.id)
+    while not await _has_room(service) and not await _is_cancelled(service, run):  # noqa: ASYNC110 - no signal for it
+        await anyio.sleep(_ROOM_S)
+    log.info("run %s goes on", run.id)
 
 
 async def _clear_away(run: Run) -> None:
@@ -232,22 +267,25 @@ def _signal(send: Callable[[], object]) -> None:
 def _command(service: Service, run: Run, folder: RunFolder, skills: Sequence[Path | None]) -> list[str]:
     """Return the command that starts the run, or resumes it if it has a record."""
     record = folder.record
+    # By their names, because the process starts in the folder: what it prints is for callers.
     options: list[tuple[str, object]] = [
         ("--config", service.config_file),
-        ("--output-dir", folder.records),
+        ("--output-dir", folder.records.name),
         ("--sandbox", service.sandbox),
         ("--on", service.on),
         # Checks of the skill need to know of one, also if only arms have it.
-        ("--skill", next((skill for skill in skills if skill is not None), None)),
+        ("--skill", next((skill.name for skill in skills if skill is not None), None)),
         *(("--runner", runner or NO_AGENT) for runner in _runners(run)),
         ("--arm", run.arm),
         *(("--arm", arm) for arm in _arms(run, skills)),
         ("--trials", run.trials),
     ]
     given = [part for name, value in options if value is not None for part in (name, str(value))]
-    arguments = ["--resume", str(record)] if record is not None else [str(folder.suite), *given]
-    reporters = ["--reporter", "terminal", "--reporter", f"markdown={folder.report}"]
-    return [sys.executable, "-P", "-m", "whet.service.child", str(os.getpid()), "run", *arguments, *reporters]
+    again = ["--resume", str(record.relative_to(folder.path))] if record is not None else None
+    arguments = again or [folder.suite.name, *given]
+    reporters = ["--reporter", "terminal", "--reporter", f"markdown={folder.report.name}"]
+    child = [sys.executable, "-P", "-m", "whet.service.child", str(os.getpid()), str(service.run_memory_bytes)]
+    return [*child, "run", *arguments, *reporters]
 
 
 def _runners(run: Run) -> list[str | None]:
@@ -276,6 +314,7 @@ def _environment(service: Service, environ: Mapping[str, str], run_id: str) -> d
         **kept,
         "WHET_ALLOW_PRIVATE_ADDRESSES": "true" if service.packages.allow_private_addresses else "false",
         "WHET_ALLOW_LOCAL_FILES": "false",
+        "WHET_ALLOW_ANY_BUCKET": "false",
         _MARK: run_id,
         HIDDEN_VARIABLE: os.pathsep.join(map(str, _hidden(service))),
         "NO_COLOR": "1",
@@ -324,8 +363,8 @@ def _summary(folder: RunFolder) -> dict[str, Any] | None:
     if path is None:
         return None
     try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
+        found = wire.decode_file(path, dict[str, Any])
+    except (OSError, wire.WireError):
         return None
     compared = {name: [_without_cases(each) for each in found.get(name) or []] for name in ("lift", "comparisons")}
     return {name: value for name, value in found.items() if name not in _NOT_IN_SUMMARY} | compared

@@ -257,7 +257,7 @@ FAMILIES: Mapping[VerifierKind, frozenset[CaseKind]] = {
 
 
 # What a service must have to run a suite: an agent, a judge, and the buckets of packages by their scheme.
-Need = Literal["agent", "judge", "r2", "s3"]
+Need = Literal["agent", "judge", "r2", "s3", "network"]
 _BUCKETS: tuple[Need, ...] = ("r2", "s3")
 # Without an agent, a judge decides the first and the verifier alone decides the second.
 WITHOUT_AGENT: frozenset[CaseKind] = frozenset({"trigger_query", "task_package"})
@@ -274,6 +274,7 @@ def needs_of(suite: EvalSuite, *, agent: bool = True) -> tuple[Need, ...]:
         if isinstance(case, TaskPackage):
             scheme = case.environment_ref.partition("://")[0].lower()
             needs += [need for need in _BUCKETS if need == scheme]
+            needs += ["network"] if case.resource_hints.network else []
     return tuple(sorted(set(needs)))
 
 
