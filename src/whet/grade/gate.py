@@ -7,8 +7,10 @@ from math import ceil, isinf, log
 from typing import Literal
 
 from whet.dataclass import dataclass
-from whet.grade.comparison import looks_at, values_of
+from whet.grade.comparison import looks_at
 from whet.grade.difference import rate_on_these_cases
+from whet.grade.doubts import doubt_about_rate
+from whet.grade.errored import values_of
 from whet.grade.quantiles import z_of
 from whet.grade.sequential import ALPHA, FIRST_LOOK, trials_needed
 from whet.model.benchmark import Interval
@@ -81,11 +83,15 @@ def rates_of(samples: RunSamples) -> dict[tuple[str, str], Interval]:
     found: dict[tuple[str, str], Interval] = {}
     z = looks_at(samples)[1](ALPHA)
     for each in samples.arms:
-        ends = [rate_on_these_cases(values_of(each.trials, value), samples.weights, z=z) for value in (0.0, 1.0)]
+        doubt = doubt_about_rate(each.trials, samples.weights, judge_error=samples.judge_error)
+        ends = [
+            rate_on_these_cases(values_of(each.trials, value), samples.weights, z=z, doubt=doubt)
+            for value in (0.0, 1.0)
+        ]
         if ends[0] is None or ends[1] is None:
             continue
         # One of which all trials errored is not left out: a gate that does not ask it would let it pass.
-        seen = rate_on_these_cases(values_of(each.trials), samples.weights, z=z) or ends[0]
+        seen = rate_on_these_cases(values_of(each.trials), samples.weights, z=z, doubt=doubt) or ends[0]
         found[each.arm, each.runner] = Interval(value=seen.value, low=ends[0].low, high=ends[1].high)
     return found
 

@@ -34,6 +34,11 @@ _FEWEST_TRIALS = 4
 USUAL_SPREAD = 0.2
 
 
+def alpha_of_each(candidates: int, runners: int = 1) -> float:
+    """Return the error that each comparison may make if all of one question share one: this is the only place for it."""
+    return ALPHA / max(1, candidates * runners)
+
+
 @lru_cache
 def boundaries(looks: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, ...]:
     """Return the z of each look, which are at rising shares of all trials, for a two-sided error of *alpha* in all.
@@ -109,12 +114,11 @@ def z_at(done: int, rounds: int, alpha: float = ALPHA) -> float:
 def z_after_looks(sizes: Sequence[int], alpha: float = ALPHA) -> float:
     """Return the z of the last of several looks at one run that grew from look to look, by the rounds each one saw.
 
-    The first look had all of the error to itself, since no other was planned. Those after it share a quarter of that.
+    The first look had all of the error to itself, since no other was planned. Those after it share a quarter of that:
+    the second has half of it, the third a sixth, and so on, so that it lasts however many there are.
     """
-    rising = sorted({size for size in sizes if size > 0})
-    if len(rising) <= 1:
-        return z_of(alpha)
-    return boundaries(tuple(size / rising[-1] for size in rising), alpha / 4)[-1]
+    looks = len({size for size in sizes if size > 0})
+    return z_of(alpha if looks <= 1 else alpha / 4 / (looks * (looks - 1)))
 
 
 def power_by_end(found: Difference, *, done: int, rounds: int, effect: float, alpha: float = ALPHA) -> float:
