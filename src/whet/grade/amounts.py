@@ -72,7 +72,7 @@ def _by_amounts(
 
 
 def _by_logarithms(arms: Sequence[Sequence[Sequence[float]]], z: float) -> Sequence[_Log]:
-    """Return the limits if logarithms of amounts are normal; nothing if a trial took nothing or cases have one trial."""
+    """Return the limits if logarithms of amounts are normal; nothing if a trial took nothing."""
     if any(each < _LEAST_TAKEN for arm in arms for values in arm for each in values):
         return ()
     logs = [[[log(each) for each in values] for values in arm] for arm in arms]

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from whet.errors import Contaminated
 from whet.grade.amounts import ratio_of_means
-from whet.grade.difference import Difference, Doubt, case_chance, chance, holm
-from whet.grade.doubts import doubt_about
+from whet.grade.difference import Difference, case_chance, chance, holm
+from whet.grade.doubts import doubt_about, error_of_judge
 from whet.grade.errored import differences, is_blameless, values_of
 from whet.grade.like_these import difference_like_these
 from whet.grade.quantiles import z_of
@@ -293,7 +293,7 @@ def samples_of(results: Results) -> RunSamples:
         grown_from=plan.grown_from,
         rounds_planned=plan.until.rounds if plan.until else None,
         interleaved=plan.seed is not None,
-        judge_error=plan.suite.judge.get("error"),
+        judge_error=error_of_judge(plan.suite.judge),
         notes=tuple(notes_on(voided=plan.voided, missing=missing_of(results), mistaken=mistaken)),
     )
 

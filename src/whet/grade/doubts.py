@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
+from typing import Any
 
 from whet.grade.difference import Doubt, Rounds
 from whet.grade.variation import Shares, Weights, mean, shares_of
@@ -15,6 +16,12 @@ _FEWEST_ROUNDS = 3
 # The first arm counts against the second.
 _SIGNS = (-1, 1)
 _Counted = Mapping[str, Sequence[Sampled]]
+
+
+def error_of_judge(judge: Mapping[str, Any]) -> float | None:
+    """Return the share of verdicts that are wrong, by the table `[judge]` of the settings, which has it in percent."""
+    percent = judge.get("error")
+    return None if percent is None else percent / 100
 
 
 def doubt_about(

@@ -40,7 +40,7 @@ class Ways:
     counted: Difference | None
     if_failed: Difference
     if_passed: Difference
-    # Those that differ from arm to arm: failures in one of them; and of cases that only errored, the worst and the best.
+    # Those in which arms differ: failures in one of them only, and the worst or the best of cases that only errored.
     mixed: tuple[Difference, ...] = ()
 
     @property

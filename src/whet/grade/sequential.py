@@ -32,10 +32,12 @@ _FEWEST_TRIALS = 4
 # The variance within cases, summed over both arms, if there is no pilot: cases pass 70 % of the time, and half of the
 # variance lies between them.
 USUAL_SPREAD = 0.2
+# How often the range that a plan from a pilot gives holds what is really needed.
+RANGE_LEVEL = 0.8
 
 
 def alpha_of_each(candidates: int, runners: int = 1) -> float:
-    """Return the error that each comparison may make if all of one question share one: this is the only place for it."""
+    """Return the error that each comparison may make if all that answer one question share one."""
     return ALPHA / max(1, candidates * runners)
 
 

@@ -15,7 +15,7 @@ from math import erfc, sqrt
 
 from whet.grade.comparison import decide, on_runners, sampled
 from whet.grade.difference import Difference
-from whet.grade.doubts import doubt_about
+from whet.grade.doubts import doubt_about, error_of_judge
 from whet.grade.errored import differences
 from whet.grade.sequential import (
     FIRST_LOOK,
@@ -130,5 +130,5 @@ class Looking:
             ),
             weights={execution.case.id: execution.case.weight for execution in self._plan.executions},
             rounds_planned=self.until.rounds,
-            judge_error=self._plan.suite.judge.get("error"),
+            judge_error=error_of_judge(self._plan.suite.judge),
         )
