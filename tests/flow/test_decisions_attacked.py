@@ -169,7 +169,7 @@ def test_the_gate_says_what_decides_on_a_cost_that_is_not_known_well_enough(proj
 def test_a_gate_names_no_command_that_would_be_refused(says: Project):
     ran = says.run("--arm", "old=env:SAYS=right", "--arm", "new=env:X=1,env:SAYS=right", "--until-decided")
     gate = says.whet("gate", "--margin", "0.6")
-    command = gate.stdout.partition("start a new run: whet ")[2].partition(", about")[0].split()
+    command = gate.stdout.partition("start a new one: whet ")[2].partition(", about")[0].split()
 
     assert ran.results["looks"]
     assert gate.code == 5

@@ -123,8 +123,9 @@ def run_with_trials(name: str, settings: Settings) -> _Recorded:
 
 
 def _samples(run: _Recorded, settings: Settings) -> RunSamples:
-    """Return what a run says, with what is known of the judge by now."""
-    return replace(run.samples(), judge_error=error_of_judge(settings.judge))
+    """Return what a run says; what the settings say of the judge by now outranks what they said then."""
+    samples, error = run.samples(), error_of_judge(settings.judge)
+    return samples if error is None else replace(samples, judge_error=error)
 
 
 def _compare_runs(before: _Recorded, after: _Recorded, settings: Settings, *, margin: float, shared: bool) -> Compared:
