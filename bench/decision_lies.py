@@ -21,7 +21,9 @@ from whet.model.comparison import ArmSamples, RunSamples, Sampled, Until
 _MOST_PLANNED = 400
 
 
-def verdicts(cases: int, trials: int, base: float, between: float, effect: float, runs: int, seed: int) -> Counter[str]:
+def verdicts(  # noqa: PLR0917 - one setting, as a row of a table has it
+    cases: int, trials: int, base: float, between: float, effect: float, runs: int, seed: int
+) -> Counter[str]:
     """Return the shares of better, worse and not worse by 5 points, which a better one is too."""
     setting = Setting(cases, trials, base, effect, between=between)
     chance = random.Random(f"{seed} verdicts {setting}")
@@ -66,8 +68,8 @@ def heavy_until_decided(cases: int, runs: int, seed: int) -> float:
         world.weights = {"0": 5.0}
         arms: dict[str, list[Sampled]] = {"old": [], "new": []}
         for done in range(1, until.rounds + 1):
-            for trials in arms.values():
-                trials += world.trials(world.baseline, 1, done)
+            for name in arms:
+                arms[name] += world.trials(world.baseline, 1, done)
             found = look(samples_of(world, arms, until), until)
             if found is not None and found.stop:
                 wrong += found.seen[0].verdict != "inconclusive"
@@ -76,13 +78,13 @@ def heavy_until_decided(cases: int, runs: int, seed: int) -> float:
 
 
 def erring(
-    cases: int, trials: int, first: dict[str, float], second: dict[str, float], runs: int, seed: int, base: float = 0.7
+    cases: int, trials: int, first: dict[str, float], second: dict[str, float], runs: int, seed: int
 ) -> Counter[str]:
     """Return the shares of verdicts on arms that are alike and err: `any` of their trials, or their `failed` ones."""
     chance = random.Random(f"{seed} erring {cases} {trials} {first} {second}")
     found: Counter[str] = Counter()
     for _ in range(runs):
-        rates = drawn_rates(cases, base, 0.5, chance)
+        rates = drawn_rates(cases, 0.7, 0.5, chance)
 
         def arm(shares: dict[str, float], rates: Sequence[float] = rates) -> list[Sampled]:
             made = []
@@ -191,7 +193,7 @@ def cost_looks(runs: int, seed: int) -> tuple[float, float]:
         for number, size in enumerate(sizes):
             for arm, times in zip(arms, (1.0, limit), strict=True):
                 for values in arm.values():
-                    values += (times * exp(chance.gauss(0, 0.5)) for _ in range(size - len(values)))
+                    values.extend([times * exp(chance.gauss(0, 0.5)) for _ in range(size - len(values))])
             seen = ratio_of_means(*arms, z=z_after_looks(sizes[: number + 1]))
             assert seen is not None
             if seen.high <= limit or seen.low > limit:
@@ -201,7 +203,7 @@ def cost_looks(runs: int, seed: int) -> tuple[float, float]:
 
 
 def promised(cases: int, between: float, runs: int, seed: int) -> dict[str, tuple[float, float, int]]:
-    """Return, for chances to decide that looks named, what they were on average, how often it came true, and their number."""
+    """Return what chances to decide were told on average, how often that came true, and how many there were."""
     chance = random.Random(f"{seed} promised {cases} {between}")
     until, told = Until(rounds=12), list[tuple[float, bool]]()
     for _ in range(runs):

@@ -24,7 +24,6 @@ from whet.model.comparison import Sampled, Until
 
 sys.path.insert(0, str(Path(__file__).parent))
 import decision_lies as lies
-from decision_lies import hidden_failures as hidden_failures
 from decision_worlds import Setting, World, drawn_rates, samples_of, shifted
 
 _UNTIL = Until()

@@ -1,8 +1,8 @@
-"""`python bench/real_decisions.py`: A against A by the real command, many times, and how often they are called different.
+"""`python bench/real_decisions.py`: run A against A by the real command, and count how often they are called different.
 
 Each run is `whet eval` with two arms of one skill, followed by `whet gate`. `weights`: 20 tasks of 5 runs, one of which
 weighs 5 and passes half of the time; the others always pass. `judge`: a judge that is wrong about 10 % of answers, and
-`judge.error` says so. `down`: a judge that errs about half of the failures of B, and in as many of A's answers at random.
+`judge.error` says so. `down`: a judge that is down for half of the failures of B, and for 15 % of all answers of A.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ for line in sys.stdin:
 """
 
 
-def write_project(where: Path, kind: str, seed: int, judge: str) -> None:
+def write_project(where: Path, kind: str, judge: str) -> None:
     """Write a skill, its tasks and the settings."""
     root = where / "skills" / "answers"
     root.mkdir(parents=True)
@@ -135,7 +135,7 @@ def serve(kind: str) -> Iterator[str]:
 def one(kind: str, seed: int, judge: str) -> str:
     """Run A against A once, and return the verdict."""
     with folder() as where:
-        write_project(where, kind, seed, judge)
+        write_project(where, kind, judge)
         env = {**environment(where), "SEED": str(seed), "OPENAI_API_KEY": "k", "NO_COLOR": "1"}
         names = ("same-a", "same-b")
         SECOND.clear()

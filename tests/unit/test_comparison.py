@@ -294,7 +294,7 @@ def test_arms_that_are_alike_are_called_different_in_at_most_five_percent(settin
 
 
 def test_errors_that_hide_failures_make_nothing_better():
-    assert decisions.hidden_failures(0.5, runs=150, seed=1) <= 0.025
+    assert decisions.lies.hidden_failures(0.5, runs=150, seed=1) <= 0.025
 
 
 @pytest.mark.parametrize(("cases", "trials"), [(42, 1), (14, 3), (10, 5)])

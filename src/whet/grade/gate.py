@@ -23,7 +23,7 @@ EXIT_CODES: dict[Answer, int] = {"pass": 0, "fail": 1, "unknown": 5}
 _ALPHA_OF_NEXT_LOOK = ALPHA / 8
 # Below this, a plan would take more trials than anybody runs.
 _SMALLEST_EFFECT = 0.005
-# What is asked for decides in 8 of 10 runs that look like one. It aims a little higher, since the error is known roughly.
+# People read 8 of 10 runs that look like this one; a little more, since the error is known only roughly.
 _POWER = 0.85
 
 

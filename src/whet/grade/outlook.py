@@ -11,7 +11,6 @@ from math import erfc, sqrt
 
 from whet.dataclass import dataclass
 
-
 # How far versions of one thing usually are apart, as a standard deviation.
 _USUAL_DIFFERENCE = 0.2
 
