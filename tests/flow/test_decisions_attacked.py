@@ -163,13 +163,13 @@ def test_the_gate_says_what_decides_on_a_cost_that_is_not_known_well_enough(proj
 
     assert gate.code == 5, gate.stdout
     assert "pass           new is not worse" in gate.stdout
-    assert f"to decide it: whet run --resume {ran.folder.name} --add-trials " in gate.stdout
+    assert f"to decide it in 8 of 10 such runs: whet run --resume {ran.folder.name} --add-trials " in gate.stdout
 
 
 def test_a_gate_names_no_command_that_would_be_refused(says: Project):
     ran = says.run("--arm", "old=env:SAYS=right", "--arm", "new=env:X=1,env:SAYS=right", "--until-decided")
     gate = says.whet("gate", "--margin", "0.6")
-    command = gate.stdout.partition("start a new run: whet ")[2].partition(", about")[0].split()
+    command = gate.stdout.partition("start a new one: whet ")[2].partition(", about")[0].split()
 
     assert ran.results["looks"]
     assert gate.code == 5

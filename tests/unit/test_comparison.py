@@ -19,9 +19,13 @@ import decisions
 
 
 def _trials(rates: dict[str, str]) -> list[Sampled]:
-    """Trials by letters: p passed, f failed, e errored."""
-    values = {"p": 1.0, "f": 0.0, "e": None}
-    return [Sampled(case=case, value=values[letter]) for case, letters in rates.items() for letter in letters]
+    """Trials by letters: p passed, f failed, e errored, d errored because the provider was down."""
+    values = {"p": 1.0, "f": 0.0, "e": None, "d": None}
+    return [
+        Sampled(case=case, value=values[letter], blameless=letter == "d")
+        for case, letters in rates.items()
+        for letter in letters
+    ]
 
 
 def _compared(baseline: dict[str, str], candidate: dict[str, str], **options: float):
@@ -223,13 +227,27 @@ def test_a_case_that_only_errored_is_told_with_the_others():
 def test_errors_of_both_arms_do_not_hide_what_counts():
     """Taken as failed or as passed in both arms, nine errors out of ten would make a difference ten times smaller."""
     baseline, candidate = {f"c{n}": "pppeee" * 6 for n in range(8)}, {f"c{n}": "fffeee" * 6 for n in range(8)}
-    many = {f"c{n}": "p" + "e" * 19 for n in range(20)}, {f"c{n}": "f" + "e" * 19 for n in range(20)}
+    many = {f"c{n}": "p" + "d" * 19 for n in range(20)}, {f"c{n}": "f" + "d" * 19 for n in range(20)}
 
     half, few = _compared(baseline, candidate, margin=0.3), _compared(*many, margin=0.3)
 
     assert half.verdict == "worse"
     assert few.verdict == "worse"
     assert few.low < -0.9
+
+
+def test_an_arm_that_errs_instead_of_failing_does_not_beat_one_whose_checks_err_at_random():
+    """Half of the failures of the candidate are errors; of the baseline as many trials errored, whatever they were."""
+    baseline, hiding = {f"c{n}": "pppppffeee" for n in range(30)}, {f"c{n}": "pppppppeee" for n in range(30)}
+    down = {case: letters.replace("e", "d") for case, letters in baseline.items()}
+
+    suspect, blameless = (
+        _compared(baseline, hiding),
+        _compared(down, {c: h.replace("e", "d") for c, h in hiding.items()}),
+    )
+
+    assert (suspect.verdict, suspect.errored.decisive, suspect.errored.blameless) == ("inconclusive", True, 0)
+    assert (blameless.verdict, blameless.errored.blameless) == ("better", 180)
 
 
 def test_the_words_say_the_decision_first_and_what_may_be_chance():
@@ -276,7 +294,7 @@ def test_arms_that_are_alike_are_called_different_in_at_most_five_percent(settin
 
 
 def test_errors_that_hide_failures_make_nothing_better():
-    assert decisions.hidden_failures(0.5, runs=150, seed=1) <= 0.025
+    assert decisions.lies.hidden_failures(0.5, runs=150, seed=1) <= 0.025
 
 
 @pytest.mark.parametrize(("cases", "trials"), [(42, 1), (14, 3), (10, 5)])

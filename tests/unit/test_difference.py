@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.grade.difference import (
-    case_chance,
-    chance,
-    difference,
-    difference_like_these,
-    holm,
-    rate_on_these_cases,
-    ratio_of_means,
-)
+from whet.grade.amounts import ratio_of_means
+from whet.grade.difference import case_chance, chance, difference, holm, rate_on_these_cases
+from whet.grade.like_these import difference_like_these
 from whet.grade.quantiles import z_of
 
 

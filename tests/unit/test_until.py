@@ -98,8 +98,9 @@ def test_a_margin_keeps_a_run_going_that_is_hopeless_without():
 
 
 def test_every_candidate_must_be_decided_and_each_has_a_part_of_the_error():
-    one = _look(old="ffff", new="fpfp")
-    two = _look(old="ffff", new="fpfp", other="ffff")
+    patient = Until(effect=0.2)
+    one = _look(patient, old="ffff", new="fpfp")
+    two = _look(patient, old="ffff", new="fpfp", other="ffff")
 
     assert one.stop == "decided"
     assert two.stop is None

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from math import erfc, inf, sqrt
 from typing import TypeAlias
 
-from whet.dataclass import dataclass
 from whet.errors import Contaminated
-from whet.grade.difference import (
-    Difference,
-    Values,
-    Weights,
-    case_chance,
-    chance,
-    difference,
-    difference_like_these,
-    holm,
-    ratio_of_means,
-    shared_cases,
-)
+from whet.grade.amounts import ratio_of_means
+from whet.grade.difference import Difference, case_chance, chance, holm
+from whet.grade.doubts import doubt_about, error_of_judge
+from whet.grade.errored import differences, is_blameless, values_of
+from whet.grade.like_these import difference_like_these
 from whet.grade.quantiles import z_of
 from whet.grade.scores import Z95
-from whet.grade.sequential import ALPHA, FIRST_LOOK, z_after_looks, z_at
+from whet.grade.sequential import ALPHA, FIRST_LOOK, alpha_of_each, z_after_looks, z_at
+from whet.grade.variation import Values, Weights, shared_cases
 from whet.model.benchmark import Interval
 from whet.model.comparison import (
     AMOUNTS,
@@ -35,6 +29,7 @@ from whet.model.comparison import (
     Comparison,
     Decision,
     Errored,
+    Judging,
     RunSamples,
     Sampled,
     notes_on,
@@ -46,6 +41,8 @@ from whet.model.suite import NO_SKILL, SKILL
 
 # How much worse a candidate may be and still count as not worse, unless you say otherwise.
 MARGIN = 0.05
+# The evidence of a judge has its votes.
+_VOTES = '"votes"'
 
 
 def decide(low: float, high: float, margin: float) -> Decision:
@@ -57,73 +54,6 @@ def decide(low: float, high: float, margin: float) -> Decision:
     return "worse" if high < 0 else "inconclusive"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """The difference of two arms for each way in which errored trials may have gone.
-
-    `counted` leaves them out; it is None if no case has a trial in both arms that did not error.
-    """
-
-    counted: Difference | None
-    if_failed: Difference
-    if_passed: Difference
-    # If an arm has cases of which every trial errored: the worst and the best that they may have been, in each arm.
-    mixed: tuple[Difference, ...] = ()
-
-    @property
-    def all(self) -> tuple[Difference, ...]:
-        """All of them: many errors that are alike in both arms must not hide a difference in what counts."""
-        return (*((self.counted,) if self.counted else ()), self.if_failed, self.if_passed, *self.mixed)
-
-    @property
-    def low(self) -> float:
-        """The lower end of all ways; if nothing counts, nothing is known, whatever one of the arms did."""
-        return min(each.low for each in self.all) if self.counted else -1.0
-
-    @property
-    def high(self) -> float:
-        """The upper end of all ways."""
-        return max(each.high for each in self.all) if self.counted else 1.0
-
-    @property
-    def value(self) -> float:
-        """The difference as it looks; if nothing counts, the middle of what it may be."""
-        return self.counted.value if self.counted else 0.0
-
-    def rate(self, of: Callable[[Difference], Interval]) -> Interval:
-        """Return the rate of one arm; if nothing counts, all that it may be."""
-        if self.counted:
-            return of(self.counted)
-        low, high = min(of(each).low for each in self.all), max(of(each).high for each in self.all)
-        return Interval(value=(low + high) / 2, low=low, high=high)
-
-
-def differences(
-    baseline: Sequence[Sampled], candidate: Sequence[Sampled], weights: Weights | None, *, z: float
-) -> Ways | None:
-    """Return the difference for each way in which errored trials may have gone; None if no case is in both arms."""
-    counted = difference(values_of(baseline), values_of(candidate), weights, z=z)
-    if counted is not None and all(trial.value is not None for arm in (baseline, candidate) for trial in arm):
-        return Ways(counted=counted, if_failed=counted, if_passed=counted)
-    if_failed, if_passed = (
-        difference(values_of(baseline, each), values_of(candidate, each), weights, z=z) for each in (0.0, 1.0)
-    )
-    if if_failed is None or if_passed is None:
-        return None
-    # Cases that only errored say nothing: those of one arm may have failed, and those of the other have passed.
-    mixed = (
-        difference(_with_silent(baseline, first), _with_silent(candidate, 1 - first), weights, z=z)
-        for first in (0.0, 1.0)
-    )
-    rest = tuple(each for each in mixed if each is not None)
-    return Ways(counted=counted, if_failed=if_failed, if_passed=if_passed, mixed=rest)
-
-
-def _with_silent(trials: Sequence[Sampled], errored: float) -> Values:
-    """Return the values of each case; of one of which every trial errored, these count as *errored*."""
-    return {**values_of(trials, errored), **values_of(trials)}
-
-
 def compare_arms(
     baseline: Sequence[Sampled],
     candidate: Sequence[Sampled],
@@ -132,9 +62,11 @@ def compare_arms(
     names: tuple[str, str] = ("baseline", "candidate"),
     margin: float = MARGIN,
     z: float = Z95,
+    judge_error: float | None = None,
 ) -> Comparison | None:
     """Compare two arms; None if no case has a trial in both."""
-    ways = differences(baseline, candidate, weights, z=z)
+    doubt = doubt_about(baseline, candidate, weights, judge_error=judge_error)
+    ways = differences(baseline, candidate, weights, z=z, doubt=doubt)
     if ways is None:
         return None
     found = ways.counted
@@ -153,19 +85,38 @@ def compare_arms(
         baseline_rate=ways.rate(lambda each: each.baseline),
         candidate_rate=ways.rate(lambda each: each.candidate),
         cases=_changes(baseline, candidate, weights or {}),
-        amounts=tuple(_amounts(baseline, candidate)),
+        amounts=tuple(_amounts(baseline, candidate, z)),
         errored=Errored(
             baseline=sum(trial.value is None for trial in baseline),
             candidate=sum(trial.value is None for trial in candidate),
             if_failed=_interval(ways.if_failed),
             if_passed=_interval(ways.if_passed),
             decisive=found is None or decide(found.low, found.high, margin) != verdict,
+            blameless=sum(trial.value is None and trial.blameless for trial in both),
         ),
         spread=(found or ways.if_failed).spread,
         trials=sum(trial.value is not None for trial in both),
         scored=any(trial.value is not None and 0 < trial.value < 1 for trial in both),
         contaminated=sum(trial.contaminated for trial in both),
+        judging=_judging(both, judge_error, _favour(verdict, ways.low, ways.high, margin)),
+        stretch=found.stretch if found else 1.0,
     )
+
+
+def _judging(trials: Sequence[Sampled], error: float | None, favour: float | None) -> Judging | None:
+    answers = [(trial.case, trial.judged) for trial in trials if trial.judged is not None and trial.value is not None]
+    return Judging(verdicts=len(answers), answers=len(set(answers)), error=error, favour=favour) if answers else None
+
+
+def _favour(verdict: Decision, low: float, high: float, margin: float) -> float | None:
+    """Return by how much a judge would have to favour an arm for a decision not to hold."""
+    ends: dict[Decision, float | None] = {
+        "better": low,
+        "not-worse": low + margin,
+        "worse": -high,
+        "inconclusive": None,
+    }
+    return ends[verdict]
 
 
 def compare_candidates(
@@ -176,10 +127,11 @@ def compare_candidates(
     name: str = "baseline",
     margin: float = MARGIN,
     z_of_level: Callable[[float], float] = z_of,
+    judge_error: float | None = None,
 ) -> dict[str, Comparison]:
     """Compare each candidate with one baseline."""
     pairs = {(name, candidate): (baseline, trials) for candidate, trials in candidates.items()}
-    found = compare_pairs(pairs, weights, margin=margin, z_of_level=z_of_level)
+    found = compare_pairs(pairs, weights, margin=margin, z_of_level=z_of_level, judge_error=judge_error)
     return {candidate: each for (_, candidate), each in found.items()}
 
 
@@ -193,20 +145,31 @@ def compare_pairs(
     *,
     margin: float = MARGIN,
     z_of_level: Callable[[float], float] = z_of,
+    judge_error: float | None = None,
 ) -> dict[Pair, Comparison]:
     """Compare two arms at a time; all together they err as often as one comparison alone would (Holm).
 
     *z_of_level* says how far an interval of a level reaches, which is farther if this is one of several looks.
     """
-    chances = {names: chance(values_of(first), values_of(second), weights) for names, (first, second) in pairs.items()}
+    chances = {
+        names: chance(
+            values_of(first),
+            values_of(second),
+            weights,
+            doubt=doubt_about(first, second, weights, judge_error=judge_error),
+        )
+        for names, (first, second) in pairs.items()
+    }
     compared: dict[Pair, Comparison | None] = {}
     remaining = len(pairs)
     for likely in sorted(set(chances.values())):
         # Those that are as likely have the same level, whatever their order.
-        z = z_of_level(ALPHA / max(1, remaining))
+        z = z_of_level(alpha_of_each(remaining))
         for names in (names for names in pairs if chances[names] == likely):
             first, second = pairs[names]
-            found = compared[names] = compare_arms(first, second, weights, names=names, margin=margin, z=z)
+            found = compared[names] = compare_arms(
+                first, second, weights, names=names, margin=margin, z=z, judge_error=judge_error
+            )
             # Only what is decided, also if its errored trials had gone the other way, makes it easier for the next.
             remaining -= found is not None and (found.low > 0 or found.high < 0)
     return {names: found for names in pairs if (found := compared[names]) is not None}
@@ -231,7 +194,9 @@ def comparisons_of(
     found: list[Comparison] = []
     for runner in dict.fromkeys(runner for name, _ in pairs for runner in samples.of_arm(name)):
         against = {pair: both for pair in pairs if (both := _on_runner(samples, pair, runner)) is not None}
-        compared = compare_pairs(against, samples.weights, margin=margin, z_of_level=z_of_level)
+        compared = compare_pairs(
+            against, samples.weights, margin=margin, z_of_level=z_of_level, judge_error=samples.judge_error
+        )
         found += (
             replace(
                 each,
@@ -301,7 +266,7 @@ def looks_at(samples: RunSamples, candidates: int = 1) -> tuple[int, Callable[[f
     if planned is not None:
         # An earlier look counts as if it were the first.
         at = max(FIRST_LOOK, done)
-        return at - FIRST_LOOK + 1, lambda _: z_at(at, planned, ALPHA / max(1, candidates))
+        return at - FIRST_LOOK + 1, lambda _: z_at(at, planned, alpha_of_each(candidates))
     sizes = (*samples.grown_from, done)
     return len(sizes), lambda level: z_after_looks(sizes, level)
 
@@ -328,6 +293,7 @@ def samples_of(results: Results) -> RunSamples:
         grown_from=plan.grown_from,
         rounds_planned=plan.until.rounds if plan.until else None,
         interleaved=plan.seed is not None,
+        judge_error=error_of_judge(plan.suite.judge),
         notes=tuple(notes_on(voided=plan.voided, missing=missing_of(results), mistaken=mistaken)),
     )
 
@@ -355,22 +321,22 @@ def sampled(result: TrialResult) -> Sampled:
         contaminated=result.failure is not None and result.failure.code == Contaminated.code,
         skill_shown=result.skill_shown,
         skill_loaded=result.skill_loaded,
+        blameless=is_blameless(result.failure),
+        judged=_judged(result),
+        round=result.number,
     )
+
+
+def _judged(result: TrialResult) -> str | None:
+    """Return what stands for the answer of a trial that a model judged."""
+    if not any(_VOTES in (grade.evidence or "") for grade in result.grades):
+        return None
+    return sha256(result.final_output.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _possible(amount: float | None) -> float | None:
     """Return an amount that a trial can have taken; agents say what they like, and the rest of it counts."""
     return amount if amount is not None and amount <= MOST_TAKEN else None
-
-
-def values_of(trials: Iterable[Sampled], errored: float | None = None) -> Values:
-    """Return the values of each case; errored trials count as *errored*, or not at all."""
-    values: dict[str, list[float]] = {}
-    for trial in trials:
-        value = errored if trial.value is None else trial.value
-        if value is not None:
-            values.setdefault(trial.case, []).append(value)
-    return values
 
 
 def _interval(found: Difference) -> Interval:
@@ -402,8 +368,8 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _amounts(baseline: Sequence[Sampled], candidate: Sequence[Sampled]) -> Iterable[AmountChange]:
-    """Yield what both arms took, of the trials that did not error."""
+def _amounts(baseline: Sequence[Sampled], candidate: Sequence[Sampled], z: float) -> Iterable[AmountChange]:
+    """Yield what both arms took, of the trials that did not error; looks and candidates widen these intervals too."""
     for amount in AMOUNTS:
         first, second = _taken(baseline, amount), _taken(candidate, amount)
         cases = shared_cases(first, second)
@@ -412,7 +378,7 @@ def _amounts(baseline: Sequence[Sampled], candidate: Sequence[Sampled]) -> Itera
                 amount=amount,
                 baseline=sum(_mean(first[case]) or 0.0 for case in cases) / len(cases),
                 candidate=sum(_mean(second[case]) or 0.0 for case in cases) / len(cases),
-                ratio=ratio_of_means(first, second),
+                ratio=ratio_of_means(first, second, z=z),
             )
 
 

@@ -1,48 +1,45 @@
-"""Estimate how far two arms are apart: on these cases, on cases like these, and what they cost.
+"""Estimate how far two arms are apart on these cases: the interval that decides.
 
-*On these cases* the cases are fixed and their trials are the sample, so more trials narrow the interval. This one
-decides. *On cases like these* the cases are the sample, and only more cases narrow it. Values are from 0 to 1: whether
-the checks of a trial held, or its score. Nothing depends on chance or on the order of cases, and no interval has a
-width of zero. Sums are exact (`fsum`), so that no order of cases or trials changes a last digit.
+The cases are fixed and their trials are the sample, so more trials narrow the interval (`like_these.py` has the other
+one). Values are from 0 to 1: whether the checks of a trial held, or its score. Nothing depends on chance or on the
+order of cases, and no interval has a width of zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import comb, erfc, exp, fsum, inf, log, sqrt
-from typing import TypeAlias
+from collections.abc import Sequence
+from math import comb, erfc, fsum, sqrt
 
 from whet.dataclass import dataclass
-from whet.grade.quantiles import FARTHEST_Z, as_t, t_quantile
-from whet.grade.scores import Z95, weight_unit, wilson_interval
+from whet.grade.quantiles import FARTHEST_Z, as_t
+from whet.grade.scores import Z95, wilson_interval
+from whet.grade.variation import (
+    Shares,
+    Values,
+    Variation,
+    Weights,
+    of_one_trial,
+    rate_of_arm,
+    shared_cases,
+    shares_of,
+    thinning,
+    variation,
+)
 from whet.model.benchmark import Interval
 
-# The values of the trials of each case.
-Values: TypeAlias = Mapping[str, Sequence[float]]
-Weights: TypeAlias = Mapping[str, float]
-
-# So many cases of the pooled variance are added to those that were seen, because few trials say little about it.
-_ADDED_CASES = 2
-# The least share of the variance that lies within cases; scores may hardly vary within a case.
-_LEAST_BINARY, _LEAST_GRADED = 0.5, 0.25
 _STEPS = 40
 # If all cases are alike, these limits would be a little too close: 6 % instead of 5 % of arms that are alike differ.
 _CAUTION = 1.03
-# The variance of differences between cases if nothing is known of it, which counts as one case: with few cases that
-# happen to agree, other cases may well differ.
-_UNKNOWN_SPREAD = 0.5
-_LEAST_CASES = 2
-# Less than this of money, time, tokens or steps is nothing.
-_LEAST_TAKEN = 1e-12
-# The largest power of e that a number can hold is a little above.
-_LARGEST_LOG = 700.0
+# A normal variable stays below it in 90 %.
+_Z90 = 1.2815516
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """The candidate's rate less the baseline's on the cases that both have, each with an interval.
 
-    `error` is the standard error, and `spread` the variance of one trial within its case, summed over both arms.
+    `error` is the standard error that the limits have, with all their caution, and `spread` the variance of one trial
+    within its case, summed over both arms.
     """
 
     value: float
@@ -53,117 +50,129 @@ class Difference:
     error: float
     spread: float
     cases: int
+    # How many times as far the limits reach because trials of a round went alike.
+    stretch: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """How many rounds there were, and the variance of the difference as they show it."""
+
+    count: int
+    variance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """What trials do not show one by one, and the limits must still allow for.
+
+    `variance` is added to that of the difference: verdicts that are wrong. `rounds` are known if each trial has one: a
+    provider that is in another mood in each round moves all of its trials together.
+    """
+
+    variance: float = 0.0
+    rounds: Rounds | None = None
+
+
+NO_DOUBT = Doubt()
 
 
 @dataclass(frozen=True, slots=True)
 class _Arm:
-    """What is known of one arm: its rate, and the variance of a trial within its case and in all."""
+    """The rate of one arm, and what a trial's variance is multiplied by to get that of the rate."""
 
     rate: float
-    within: float
-    pooled: float
-    # The sum of all values, and how many these are.
-    taken: float
-    count: int
-    # The sum of squared weights over trials: what one trial's variance is multiplied by to get that of the rate.
     thinning: float
 
-    def interval(self, ratio: float, z: float) -> Interval:
+    def interval(self, share: float, z: float) -> Interval:
         """Return Wilson's interval with as many trials as those of these cases are worth."""
-        low, high = wilson_interval(self.rate, 1 / (ratio * self.thinning), z)
+        low, high = wilson_interval(self.rate, 1 / (share * self.thinning), z)
         return Interval(value=self.rate, low=low, high=high)
+
+    @property
+    def spread(self) -> float:
+        return of_one_trial(self.rate, 1 / self.thinning)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two arms on the cases that both have; `ratio` is the share of the variance that lies within cases."""
+    """Two arms on the cases that both have."""
 
     baseline: _Arm
     candidate: _Arm
-    ratio: float
+    variation: Variation
     cases: int
-    # The trials of the arm that has fewer.
-    trials: int
+    doubt: Doubt
 
     def limits(self, z: float) -> tuple[Interval, Interval, float, float]:
-        """Return the rates with their intervals, and the limits of the difference."""
-        z = _cautious(z, self.trials)
-        first, second = self.baseline.interval(self.ratio, z), self.candidate.interval(self.ratio, z)
-        value = second.value - first.value
-        low = value - _distance(second.value - second.low, first.high - first.value)
-        high = value + _distance(second.high - second.value, first.value - first.low)
-        return first, second, max(-1.0, low), min(1.0, high)
+        """Return the rates with their intervals, and how far the difference may be below and above what it is."""
+        reach = _reach(z, self.variation)
+        first, second = (arm.interval(self.variation.share, reach) for arm in (self.baseline, self.candidate))
+        doubt = reach * sqrt(self.doubt.variance)
+        stretch = self.stretch(z)
+        below = _length(second.value - second.low, first.high - first.value, doubt) * stretch
+        above = _length(second.high - second.value, first.value - first.low, doubt) * stretch
+        return first, second, below, above
 
-
-def shared_cases(baseline: Values, candidate: Values) -> list[str]:
-    """Return the cases that have a value in both arms, sorted."""
-    return sorted(case for case, values in baseline.items() if values and candidate.get(case))
+    def stretch(self, z: float) -> float:
+        """Return how many times as far limits reach because trials of a round went alike."""
+        return _stretch(self.doubt.rounds, self.variation, self.baseline.thinning + self.candidate.thinning, z)
 
 
 def difference(
-    baseline: Values, candidate: Values, weights: Weights | None = None, *, z: float = Z95
+    baseline: Values,
+    candidate: Values,
+    weights: Weights | None = None,
+    *,
+    z: float = Z95,
+    doubt: Doubt = NO_DOUBT,
 ) -> Difference | None:
     """Compare two arms on these cases by a stratified Newcombe interval; None if they share no case with a weight."""
-    pair = _pair(baseline, candidate, weights)
+    pair = _pair(baseline, candidate, weights, doubt)
     if pair is None:
         return None
-    first, second, low, high = pair.limits(z)
-    arms = (pair.baseline, pair.candidate)
+    first, second, below, above = pair.limits(z)
+    # Not -0.0, which would be shown with its sign.
+    value = second.value - first.value + 0.0
     return Difference(
-        # Not -0.0, which would be shown with its sign.
-        value=second.value - first.value + 0.0,
-        low=low,
-        high=high,
+        value=value,
+        low=max(-1.0, value - below),
+        high=min(1.0, value + above),
         baseline=first,
         candidate=second,
-        error=sqrt(fsum(arm.within * arm.thinning for arm in arms)),
+        error=(below + above) / (2 * z) if z > 0 else 0.0,
         # As the limits have it: if trials hardly vary, that is more than was seen.
-        spread=fsum(pair.ratio * arm.pooled for arm in arms),
+        spread=fsum(pair.variation.share * arm.spread for arm in (pair.baseline, pair.candidate)),
         cases=pair.cases,
+        stretch=pair.stretch(z),
     )
 
 
-def rate_on_these_cases(values: Values, weights: Weights | None = None, *, z: float = Z95) -> Interval | None:
+def rate_on_these_cases(
+    values: Values, weights: Weights | None = None, *, z: float = Z95, doubt: Doubt = NO_DOUBT
+) -> Interval | None:
     """Return the rate of one arm with its interval on these cases; None without a value."""
-    shares = _shares(sorted(case for case, found in values.items() if found), weights)
+    shares = shares_of(sorted(case for case, found in values.items() if found), weights)
     if shares is None:
         return None
-    arm = _arm(values, shares)
-    trials = sum(len(values[case]) for case in shares)
-    return arm.interval(_ratio((arm,), binary=_is_binary(values, values, shares)), _cautious(z, trials))
+    found, arm = variation([values], shares), _arm(values, shares)
+    reach, stretch = _reach(z, found), _stretch(doubt.rounds, found, arm.thinning, z)
+    plain, doubted = arm.interval(found.share, reach), reach * sqrt(doubt.variance)
+    below, above = (stretch * _length(side, doubted) for side in (plain.value - plain.low, plain.high - plain.value))
+    return Interval(value=plain.value, low=max(0.0, plain.value - below), high=min(1.0, plain.value + above))
 
 
-def difference_like_these(baseline: Values, candidate: Values, weights: Weights | None = None) -> Interval | None:
-    """Return the difference with its interval for cases like these; None if there are fewer than two cases.
-
-    A t interval of the differences of cases, to which one case of unknown spread is added.
-    """
-    shares = _shares(shared_cases(baseline, candidate), weights)
-    if shares is None or len(shares) < _LEAST_CASES:
-        return None
-    first, second = _arm(baseline, shares), _arm(candidate, shares)
-    changes = {case: _mean(candidate[case]) - _mean(baseline[case]) for case in shares}
-    value = fsum(share * changes[case] for case, share in shares.items())
-    squares = fsum(share * share for share in shares.values())
-    # The number of cases of equal weight that say as much.
-    count = 1 / squares
-    spread = fsum(share * (changes[case] - value) ** 2 for case, share in shares.items()) / (1 - squares)
-    least = (first.within * first.thinning + second.within * second.thinning) * count
-    variance = ((count - 1) * spread + max(least, _UNKNOWN_SPREAD)) / count
-    half = t_quantile(0.975, len(shares) - 1) * sqrt(variance / count)
-    return Interval(value=value + 0.0, low=max(-1.0, value - half), high=min(1.0, value + half))
-
-
-def chance(baseline: Values, candidate: Values, weights: Weights | None = None) -> float:
+def chance(baseline: Values, candidate: Values, weights: Weights | None = None, *, doubt: Doubt = NO_DOUBT) -> float:
     """Return how likely a difference as large as this is if there is none: where the interval begins to touch zero."""
-    pair = _pair(baseline, candidate, weights)
+    pair = _pair(baseline, candidate, weights, doubt)
     if pair is None or pair.baseline.rate == pair.candidate.rate:
         return 1.0
+    value = pair.candidate.rate - pair.baseline.rate
     low, high = 0.0, FARTHEST_Z
     for _ in range(_STEPS):
         z = (low + high) / 2
-        _, _, least, most = pair.limits(z)
-        low, high = (z, high) if least > 0 or most < 0 else (low, z)
+        _, _, below, above = pair.limits(z)
+        low, high = (z, high) if value > below or -value > above else (low, z)
     return erfc((low + high) / 2 / sqrt(2))
 
 
@@ -188,119 +197,38 @@ def holm(chances: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def ratio_of_means(baseline: Values, candidate: Values) -> Interval | None:
-    """Return how many times as much the candidate takes, such as money or time, with its 95 % interval.
-
-    Each case counts the same. None if an arm takes nothing, or if the cases that both have say nothing of the spread.
-    """
-    cases = shared_cases(baseline, candidate)
-    first, second = _amount(baseline, cases), _amount(candidate, cases)
-    if first is None or second is None:
-        return None
-    value = second[0] / first[0]
-    half = t_quantile(0.975, max(1, first[2] + second[2])) * sqrt(first[1] + second[1])
-    return Interval(value=value, low=value * exp(-half), high=_finite(log(value) + half))
-
-
-def _finite(logarithm: float) -> float:
-    return exp(logarithm) if logarithm < _LARGEST_LOG else inf
-
-
-def _amount(values: Values, cases: Sequence[str]) -> tuple[float, float, int] | None:
-    """Return the mean over cases, the relative variance of that mean, and the degrees of freedom it has."""
-    means = [_mean(values[case]) for case in cases]
-    whole = _mean(means) if means else 0.0
-    if whole < _LEAST_TAKEN:
-        return None
-    freedom = sum(len(values[case]) - 1 for case in cases)
-    if freedom:
-        variance = fsum(_squares(values[case]) for case in cases) / freedom
-    else:
-        # One trial of each case: how far cases differ is more than how far trials of one case do.
-        freedom, variance = len(cases) - 1, (_squares(means) / (len(means) - 1) if len(means) > 1 else 0.0)
-        if freedom == 0:
-            return None
-    thinning = fsum(1 / len(values[case]) for case in cases) / len(cases) ** 2
-    return whole, variance * thinning / whole**2, freedom
-
-
-def _pair(baseline: Values, candidate: Values, weights: Weights | None) -> _Pair | None:
-    shares = _shares(shared_cases(baseline, candidate), weights)
+def _pair(baseline: Values, candidate: Values, weights: Weights | None, doubt: Doubt) -> _Pair | None:
+    shares = shares_of(shared_cases(baseline, candidate), weights)
     if shares is None:
         return None
-    first, second = _arm(baseline, shares), _arm(candidate, shares)
-    ratio = _ratio((first, second), binary=_is_binary(baseline, candidate, shares))
-    trials = min(sum(len(arm[case]) for case in shares) for arm in (baseline, candidate))
-    return _Pair(first, second, ratio, len(shares), trials)
+    arms = (baseline, candidate)
+    return _Pair(_arm(baseline, shares), _arm(candidate, shares), variation(arms, shares), len(shares), doubt)
 
 
-def _ratio(arms: Sequence[_Arm], *, binary: bool) -> float:
-    """Return the share of the variance that lies within cases.
-
-    Trials that all end alike, in both arms, do not tell it: the first that does not may be of any case. So what of the
-    variance no trial has shown yet counts as if it were within cases.
-    """
-    seen = fsum(arm.within for arm in arms) / fsum(arm.pooled for arm in arms)
-    taken, count = fsum(arm.taken for arm in arms), sum(arm.count for arm in arms)
-    rate = taken / count
-    unseen = 1 - rate * (1 - rate) / _pooled(taken, count)
-    least = _LEAST_BINARY if binary else _LEAST_GRADED
-    return min(1.0, max(least, seen + max(0.0, unseen)))
+def _arm(values: Values, shares: Shares) -> _Arm:
+    return _Arm(rate_of_arm(values, shares), thinning(values, shares))
 
 
-def _pooled(taken: float, count: int) -> float:
-    """Return the most that values can vary: as zeros and ones, with one more of each."""
-    middle = (taken + 1) / (count + 2)
-    return middle * (1 - middle)
+def _reach(z: float, found: Variation) -> float:
+    """Return how far limits reach whose variance is known from so many trials."""
+    return _CAUTION * as_t(z, found.freedom)
 
 
-def _cautious(z: float, trials: int) -> float:
-    """Return how far limits reach that are known from so many trials."""
-    return _CAUTION * as_t(z, trials - 1)
+def _stretch(rounds: Rounds | None, found: Variation, thinned: float, z: float) -> float:
+    """Return how many times as far limits reach if rounds are farther apart than trials one by one would be."""
+    expected = found.within * thinned
+    if rounds is None or rounds.variance <= expected * _more_than_usual(rounds.count - 1):
+        return 1.0
+    # A variance that is known from few rounds is known less well than one from many trials.
+    wider = as_t(z, rounds.count - 1) / as_t(z, found.freedom)
+    return max(1.0, sqrt(rounds.variance / expected) * wider)
 
 
-def _shares(cases: Sequence[str], weights: Weights | None) -> dict[str, float] | None:
-    """Return the share of each case; cases without weight are left out."""
-    given = {case: (weights or {}).get(case, 1.0) for case in cases}
-    unit = weight_unit(given.values())
-    scaled = {case: weight / unit for case, weight in given.items() if weight > 0}
-    whole = fsum(scaled.values())
-    return {case: weight / whole for case, weight in scaled.items()} if whole > 0 else None
+def _more_than_usual(freedom: int) -> float:
+    """Return what a variance that is known from so little exceeds by chance in one of ten cases, as a multiple."""
+    middle = 2 / (9 * freedom)
+    return (1 - middle + _Z90 * sqrt(middle)) ** 3
 
 
-def _is_binary(baseline: Values, candidate: Values, cases: Mapping[str, float]) -> bool:
-    return all(value in (0.0, 1.0) for arm in (baseline, candidate) for case in cases for value in arm[case])
-
-
-def _arm(values: Values, shares: Mapping[str, float]) -> _Arm:
-    found = [values[case] for case in shares]
-    count = sum(len(each) for each in found)
-    taken = fsum(value for each in found for value in each)
-    pooled = _pooled(taken, count)
-    total = (_squares([value for each in found for value in each]) * count / max(1, count - 1) + 2 * pooled) / (
-        count + 2
-    )
-    known = [_squares(each) / (len(each) - 1) for each in found if len(each) > 1]
-    within = (fsum(known) + _ADDED_CASES * total) / (len(known) + _ADDED_CASES) if known else total
-    return _Arm(
-        rate=fsum(share * _mean(values[case]) for case, share in shares.items()),
-        within=within,
-        pooled=pooled,
-        taken=taken,
-        count=count,
-        thinning=fsum(share * share / len(values[case]) for case, share in shares.items()),
-    )
-
-
-def _distance(one: float, other: float) -> float:
-    return sqrt(one * one + other * other)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return fsum(values) / len(values)
-
-
-def _squares(values: Sequence[float]) -> float:
-    """Return the sum of squared distances from the mean."""
-    middle = _mean(values)
-    return fsum((value - middle) ** 2 for value in values)
+def _length(*sides: float) -> float:
+    return sqrt(fsum(side * side for side in sides))

@@ -7,21 +7,24 @@ from math import ceil, isinf, log
 from typing import Literal
 
 from whet.dataclass import dataclass
-from whet.grade.comparison import looks_at, values_of
+from whet.grade.comparison import looks_at
 from whet.grade.difference import rate_on_these_cases
+from whet.grade.doubts import doubt_about_rate
+from whet.grade.errored import values_of
+from whet.grade.outlook import Outlook
 from whet.grade.quantiles import z_of
-from whet.grade.sequential import ALPHA, FIRST_LOOK, trials_needed
+from whet.grade.sequential import ALPHA, FIRST_LOOK, trials_needed, z_after_looks
 from whet.model.benchmark import Interval
 from whet.model.comparison import MOST_ADDED, Comparison, RunSamples
 
 Answer = Literal["pass", "fail", "unknown"]
 EXIT_CODES: dict[Answer, int] = {"pass": 0, "fail": 1, "unknown": 5}
-# A second look at a run asks for about so much.
-_ALPHA_OF_NEXT_LOOK = 0.007
+# A second look at a run asks for so much.
+_ALPHA_OF_NEXT_LOOK = ALPHA / 8
 # Below this, a plan would take more trials than anybody runs.
 _SMALLEST_EFFECT = 0.005
-# How much narrower than to the point an interval of 95 % must be to end before it in 80 % of runs.
-_WITH_POWER = (z_of(ALPHA) + z_of(0.4)) / z_of(ALPHA)
+# People read 8 of 10 runs that look like this one; a little more, since the error is known only roughly.
+_POWER = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class Gated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class More:
-    """More trials per case and arm that would decide with 80 % power, if things are as they look; and their cost."""
+    """More trials per case and arm that would decide in 80 % of runs that look like this one; and their cost."""
 
     trials: int
     cost_usd: float | None
@@ -59,7 +62,9 @@ def gate_cost(found: Comparison, most: float) -> Gated:
     ratio = _cost_ratio(found)
     if ratio is None:
         return Gated(answer="unknown", reason="the cost of the trials is not known in both arms")
-    words = f"costs {ratio.value:.2f} times as much ({ratio.low:.2f} to {ratio.high:.2f}), and {most:g} are allowed"
+    level = f"{100 * found.level:.3g} % interval"
+    words = f"costs {ratio.value:.2f} times as much ({level} {ratio.low:.2f} to {ratio.high:.2f})"
+    words += f", and {most:g} are allowed"
     if ratio.high <= most:
         return Gated(answer="pass", reason=words)
     return Gated(answer="fail" if ratio.low > most else "unknown", reason=words)
@@ -81,26 +86,43 @@ def rates_of(samples: RunSamples) -> dict[tuple[str, str], Interval]:
     found: dict[tuple[str, str], Interval] = {}
     z = looks_at(samples)[1](ALPHA)
     for each in samples.arms:
-        ends = [rate_on_these_cases(values_of(each.trials, value), samples.weights, z=z) for value in (0.0, 1.0)]
+        doubt = doubt_about_rate(each.trials, samples.weights, judge_error=samples.judge_error)
+        ends = [
+            rate_on_these_cases(values_of(each.trials, value), samples.weights, z=z, doubt=doubt)
+            for value in (0.0, 1.0)
+        ]
         if ends[0] is None or ends[1] is None:
             continue
         # One of which all trials errored is not left out: a gate that does not ask it would let it pass.
-        seen = rate_on_these_cases(values_of(each.trials), samples.weights, z=z) or ends[0]
+        seen = rate_on_these_cases(values_of(each.trials), samples.weights, z=z, doubt=doubt) or ends[0]
         found[each.arm, each.runner] = Interval(value=seen.value, low=ends[0].low, high=ends[1].high)
     return found
 
 
 def more_to_decide(found: Comparison, samples: RunSamples, *, parallel: int) -> More | None:
-    """Return how many more trials would decide, if the difference is as it looks; None if that is out of reach."""
-    distance = max(abs(found.difference), found.difference + found.margin)
-    if distance < _SMALLEST_EFFECT:
-        return None
+    """Return how many more trials would decide in 80 % of runs that look like this one; None if out of reach."""
     cases = sum(case.baseline is not None and case.candidate is not None for case in found.cases)
-    if not cases:
+    if not cases or not samples.rounds:
         return None
-    alpha = min(_ALPHA_OF_NEXT_LOOK, 1 - found.level)
-    needed = trials_needed(cases, found.spread, distance, alpha=alpha).trials
-    return _beyond(needed, cases, samples, parallel)
+    again = samples.rounds_planned is not None
+    z = _z_of_next_look(found, samples)
+    seen = Outlook(
+        value=found.difference,
+        error=(found.high - found.low) / 2 / z_of(1 - found.level),
+        rounds=samples.rounds,
+        margin=found.margin,
+        is_new=again,
+    )
+    needed = seen.rounds_to_decide(z, _POWER, most=samples.rounds + MOST_ADDED)
+    return None if needed is None else _beyond(needed, cases, samples, parallel)
+
+
+def _z_of_next_look(found: Comparison, samples: RunSamples) -> float:
+    """Return how far an interval reaches that is looked at once more."""
+    if samples.rounds_planned is not None:
+        return z_of(1 - found.level)
+    alpha = min(ALPHA, 1 - found.level) if found.looks == 1 else ALPHA
+    return z_after_looks((*samples.grown_from, samples.rounds, samples.rounds + 1), alpha)
 
 
 def more_for_cost(found: Comparison, most: float, samples: RunSamples, *, parallel: int) -> More | None:
@@ -112,7 +134,8 @@ def more_for_cost(found: Comparison, most: float, samples: RunSamples, *, parall
     if distance < _SMALLEST_EFFECT:
         return None
     # The interval must be so much narrower that it ends before *most* in 80 % of runs; it narrows by the square root.
-    needed = ceil(samples.rounds * (_WITH_POWER * half / distance) ** 2)
+    narrower = (_z_of_next_look(found, samples) + z_of(2 * (1 - _POWER))) / z_of(1 - found.level)
+    needed = ceil(samples.rounds * (narrower * half / distance) ** 2)
     return _beyond(needed, sum(case.weight > 0 for case in found.cases), samples, parallel)
 
 

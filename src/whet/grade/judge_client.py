@@ -33,6 +33,8 @@ class JudgeSettings:
     model: str | None = None
     key_variable: str | None = None
     votes: int = 1
+    # How many verdicts of a hundred are wrong, as far as anybody has found out; only comparisons use it.
+    error: float | None = None
     # None leaves it to the endpoint: some models take no temperature.
     temperature: float | None = 0.0
     timeout_s: float = 60.0

@@ -70,7 +70,7 @@ def z_of(alpha: float) -> float:
     return (low + high) / 2
 
 
-def as_t(z: float, degrees: int) -> float:
+def as_t(z: float, degrees: float) -> float:
     """Return about what a t variable exceeds as often as a normal one exceeds *z*, quickly (Cornish and Fisher)."""
-    n = max(1, degrees)
+    n = max(1.0, degrees)
     return z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n * n)

@@ -32,6 +32,15 @@ _FEWEST_TRIALS = 4
 # The variance within cases, summed over both arms, if there is no pilot: cases pass 70 % of the time, and half of the
 # variance lies between them.
 USUAL_SPREAD = 0.2
+# How often the range that a plan from a pilot gives holds what is really needed.
+RANGE_LEVEL = 0.8
+# Without a pilot: what cases that are easier or harder than usual take.
+_EASIER, _HARDER = 0.5, 1.5
+
+
+def alpha_of_each(candidates: int, runners: int = 1) -> float:
+    """Return the error that each comparison may make if all that answer one question share one."""
+    return ALPHA / max(1, candidates * runners)
 
 
 @lru_cache
@@ -109,12 +118,11 @@ def z_at(done: int, rounds: int, alpha: float = ALPHA) -> float:
 def z_after_looks(sizes: Sequence[int], alpha: float = ALPHA) -> float:
     """Return the z of the last of several looks at one run that grew from look to look, by the rounds each one saw.
 
-    The first look had all of the error to itself, since no other was planned. Those after it share a quarter of that.
+    The first look had all of the error to itself, since no other was planned. Those after it share a quarter of that:
+    the second has half of it, the third a sixth, and so on, so that it lasts however many there are.
     """
-    rising = sorted({size for size in sizes if size > 0})
-    if len(rising) <= 1:
-        return z_of(alpha)
-    return boundaries(tuple(size / rising[-1] for size in rising), alpha / 4)[-1]
+    looks = len({size for size in sizes if size > 0})
+    return z_of(alpha if looks <= 1 else alpha / 4 / (looks * (looks - 1)))
 
 
 def power_by_end(found: Difference, *, done: int, rounds: int, effect: float, alpha: float = ALPHA) -> float:
@@ -161,14 +169,22 @@ def trials_needed(
     # Trials of a pilot may always pass or always fail; those of an arm that is better or worse then do not.
     least = effect * (1 - effect)
     exact = z * z * max(spread, least) / (cases * effect * effect) * _SURCHARGE
-    # The relative error of a variance that is known from so many trials.
-    doubt = 1.28 * sqrt(2 / max(2, seen)) if seen is not None else 0.5
+    doubt = exp(_doubt_of_pilot(cases, seen)) if seen is not None else None
     fewest = max(FIRST_LOOK, ceil(_FEWEST_TRIALS / cases))
     return Needed(
         trials=max(fewest, ceil(exact)),
-        least=max(fewest, ceil(exact * max(0.1, 1 - doubt))),
-        most=max(fewest, ceil(exact * (1 + doubt))),
+        least=max(fewest, ceil(exact / doubt if doubt else exact * _EASIER)),
+        most=max(fewest, ceil(exact * (doubt or _HARDER))),
     )
+
+
+def _doubt_of_pilot(cases: int, seen: int) -> float:
+    """Return how far from what a pilot says the truth may be, as a logarithm, in 80 % of pilots.
+
+    The parts are found by simulation: few trials know the variance roughly, few cases may not be like those that differ
+    between the arms, and some doubt stays.
+    """
+    return sqrt(4.3 / max(2, seen) + 0.62 / cases + 0.036)
 
 
 def effect_within_reach(cases: int, spread: float, trials: int, *, power: float = 0.8, alpha: float = ALPHA) -> float:

@@ -13,12 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import erfc, sqrt
 
-from whet.grade.comparison import decide, differences, on_runners, sampled
+from whet.grade.comparison import decide, on_runners, sampled
 from whet.grade.difference import Difference
+from whet.grade.doubts import doubt_about, error_of_judge
+from whet.grade.errored import differences
 from whet.grade.sequential import (
-    ALPHA,
     FIRST_LOOK,
     USUAL_SPREAD,
+    alpha_of_each,
     effect_within_reach,
     is_hopeless,
     power_by_end,
@@ -50,11 +52,12 @@ def _stop(seen: Sequence[Seen], until: Until, done: int) -> Stop | None:
 
 def _seen(samples: RunSamples, until: Until, done: int) -> Iterator[Seen]:
     # Not Holm: the level of a look must not depend on what the other candidates show.
-    alpha = ALPHA / max(1, len(samples.names) - 1)
+    alpha = alpha_of_each(len(samples.names) - 1)
     z = z_at(done, until.rounds, alpha)
     for runner, baseline, candidates in on_runners(samples, samples.names[0]):
         for name, trials in candidates.items():
-            ways = differences(baseline, trials, samples.weights, z=z)
+            doubt = doubt_about(baseline, trials, samples.weights, judge_error=samples.judge_error)
+            ways = differences(baseline, trials, samples.weights, z=z, doubt=doubt)
             if ways is None:
                 continue
             yield Seen(
@@ -83,7 +86,7 @@ def out_of_reach(plan: Plan) -> Iterator[str]:
     cases = len({execution.case.id for execution in plan.executions if execution.case.weight > 0})
     if until is None or not cases:
         return
-    last = z_at(until.rounds, until.rounds, ALPHA / max(1, len(plan.arms) - 1))
+    last = z_at(until.rounds, until.rounds, alpha_of_each(len(plan.arms) - 1))
     reach = effect_within_reach(cases, USUAL_SPREAD, until.rounds, alpha=erfc(last / sqrt(2)))
     if reach > until.effect:
         rounds = f"{until.rounds} rounds of {count(cases, 'case')}"
@@ -127,4 +130,5 @@ class Looking:
             ),
             weights={execution.case.id: execution.case.weight for execution in self._plan.executions},
             rounds_planned=self.until.rounds,
+            judge_error=error_of_judge(self._plan.suite.judge),
         )

@@ -30,6 +30,8 @@ class Sampled:
 
     A `contaminated` trial errored because it found a skill that its arm should not have. `skill_shown` says whether it
     shows the skill of its arm in any way, and `skill_loaded` whether it loaded it; None if its arm has none.
+    A `blameless` one errored for a reason that its agent and its checks have no part in, such as a provider that was
+    down. `judged` stands for the answer that a model judged: equal for equal answers, and None if none did.
     """
 
     case: str
@@ -41,6 +43,10 @@ class Sampled:
     contaminated: bool = False
     skill_shown: bool | None = None
     skill_loaded: bool | None = None
+    blameless: bool = False
+    judged: str | None = None
+    # In which round it ran; None if that is not known.
+    round: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +85,8 @@ class RunSamples:
     interleaved: bool = True
     # What makes it longer: `whet run` or `whet eval`.
     command: str = "run"
+    # The share of verdicts that the judge has wrong; None if nobody has said.
+    judge_error: float | None = None
     # Arms that do not differ in anything, in groups.
     alike: tuple[tuple[str, ...], ...] = ()
     # The runs that these are of and of which trials are missing: itself, or one of two.
@@ -149,14 +157,33 @@ class AmountChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errored:
-    """The trials that errored, and the difference if all of them had failed, or had passed."""
+    """The trials that errored, and the difference if all of them had failed, or had passed.
+
+    `blameless` are those of both that errored for a reason that neither their agent nor their checks have a part in.
+    """
 
     baseline: int
     candidate: int
     if_failed: Interval
     if_passed: Interval
-    # Whether leaving them out would have led to the same decision.
+    # Whether leaving them out would have led to another decision.
     decisive: bool
+    blameless: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """What a judge has to do with a decision.
+
+    `answers` of `verdicts` are distinct: the same answer gets the same verdict, so that only they count. `error` is the
+    share of verdicts that are wrong, as far as somebody said. `favour` is the tipping point: by so much the judge would
+    have to favour an arm for the decision not to hold; None if there is no decision.
+    """
+
+    verdicts: int
+    answers: int
+    error: float | None
+    favour: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +214,10 @@ class Comparison:
     scored: bool = False
     runner: str | None = None
     contaminated: int = 0
+    # None if no trial was judged by a model.
+    judging: Judging | None = None
+    # How many times as far the limits reach because trials of a round went alike.
+    stretch: float = 1.0
     looks: int = 1
     interleaved: bool = True
     # What a reader must know before relying on it, one sentence each.

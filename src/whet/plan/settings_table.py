@@ -357,6 +357,7 @@ _JUDGE: Table = {
     "runner": _TEXT,
     **_MODEL,
     "votes": _whole(1, 99),
+    "error": Setting(kind="number", most=50, free=True),
     "max_parallel": _whole(1, 1_000),
     "cache_dir": _PATH,
 }

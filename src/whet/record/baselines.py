@@ -25,6 +25,16 @@ class _Trials:
     seconds: tuple[float | None, ...]
     tokens: tuple[float | None, ...]
     steps: tuple[float | None, ...]
+    # What stands for the answer of each trial that a model judged; empty if it judged none.
+    judged: tuple[str | None, ...] = ()
+    # Whether each errored for a reason that its agent and its checks have no part in; empty if none did.
+    blameless: tuple[bool, ...] = ()
+
+    def is_even(self) -> bool:
+        """Return whether all lists are of the same trials."""
+        always = (self.cost_usd, self.seconds, self.tokens, self.steps)
+        at_times = (each for each in (self.judged, self.blameless) if each)
+        return {len(each) for each in (*always, *at_times)} == {len(self.value)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +150,7 @@ def _problem(found: Baseline) -> str | None:
     if not all(value is None or 0 <= value <= 1 for trials in every for value in trials.value):
         return "a value is not between 0 and 1"
     amounts = [(each.cost_usd, each.seconds, each.tokens, each.steps) for each in every]
-    if any(len(amount) != len(each.value) for each, four in zip(every, amounts, strict=True) for amount in four):
+    if not all(each.is_even() for each in every):
         return "a case has lists of different lengths"
     if not all(each is None or 0 <= each <= MOST_TAKEN for four in amounts for amount in four for each in amount):
         return "a cost, a time or a number of tokens or steps is less than 0, or not a number"
@@ -158,14 +168,27 @@ def _by_case(arm: ArmSamples) -> dict[str, _Trials]:
             seconds=tuple(trial.seconds for trial in trials),
             tokens=tuple(trial.tokens for trial in trials),
             steps=tuple(trial.steps for trial in trials),
+            judged=tuple(trial.judged for trial in trials) if any(trial.judged for trial in trials) else (),
+            blameless=tuple(trial.blameless for trial in trials) if any(trial.blameless for trial in trials) else (),
         )
         for case, trials in sorted(cases.items())
     }
 
 
 def _sampled(case: str, trials: _Trials) -> list[Sampled]:
-    figures = zip(trials.value, trials.cost_usd, trials.seconds, trials.tokens, trials.steps, strict=True)
+    columns = (trials.value, trials.cost_usd, trials.seconds, trials.tokens, trials.steps)
+    judged = trials.judged or (None,) * len(trials.value)
+    blameless = trials.blameless or (False,) * len(trials.value)
     return [
-        Sampled(case=case, value=value, cost_usd=cost, seconds=seconds, tokens=tokens, steps=steps)
-        for value, cost, seconds, tokens, steps in figures
+        Sampled(
+            case=case,
+            value=value,
+            cost_usd=cost,
+            seconds=seconds,
+            tokens=tokens,
+            steps=steps,
+            judged=answer,
+            blameless=is_blameless,
+        )
+        for value, cost, seconds, tokens, steps, answer, is_blameless in zip(*columns, judged, blameless, strict=True)
     ]

@@ -159,7 +159,13 @@ def plan_of(results: Heads) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
     )
     cases = {execution.case.id: execution.case for execution in executions}
     plan = Plan(
-        suite=Suite(name=results.suite, source=Path(results.suite_path), cases=tuple(cases.values()), digest=""),
+        suite=Suite(
+            name=results.suite,
+            source=Path(results.suite_path),
+            cases=tuple(cases.values()),
+            digest="",
+            judge={"error": results.judge_error},
+        ),
         executions=executions,
         schedule=results.schedule,
         max_parallel=results.max_parallel,

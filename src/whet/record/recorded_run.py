@@ -107,6 +107,7 @@ class RecordedRun(BegunRun):
             rounds_planned=self.asked.until.rounds if self.asked.until else None,
             interleaved=self.asked.seed is not None,
             command=self.asked.command or "run",
+            judge_error=self._judge_error,
             alike=self._alike(),
             unfinished=(self.run_dir.name,) if self.missing > 0 else (),
             notes=tuple(notes_on(voided=self.asked.voided, missing=self.missing, mistaken=tuple(self._mistaken()))),
@@ -117,6 +118,15 @@ class RecordedRun(BegunRun):
         for line in self.lines:
             if line.result.mistaken and line.result.key.case not in self.asked.voided:
                 yield line.result.key.case, line.result.key.arm
+
+    @property
+    def _judge_error(self) -> float | None:
+        """The share of verdicts that its judge has wrong, as its settings said."""
+        percent = self.asked.setting("judge.error")
+        try:
+            return None if percent is None else float(percent) / 100
+        except ValueError:
+            return None
 
     def _alike(self) -> tuple[tuple[str, ...], ...]:
         """The arms that do not differ in anything, in groups."""

@@ -300,6 +300,7 @@ def _figures(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_a
         stopped=results.stopped,
         looks=results.looks,
         voided=dict(results.plan.voided),
+        judge_error=results.plan.suite.judge.get("error"),
         passed=results.passed,
         counts=WrittenCounts(**{name.replace("-", "_"): count for name, count in results.counts.items()}),
         check_mistakes=results.check_mistakes,

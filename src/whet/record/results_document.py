@@ -261,6 +261,8 @@ class RunHead(Struct, kw_only=True):
     until: Until | None = None
     stopped: Stop | None = None
     voided: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # How many of a hundred verdicts its judge has wrong, as the settings said; comparisons allow for it.
+    judge_error: float | None = None
 
 
 class RunFigures(RunHead, kw_only=True):

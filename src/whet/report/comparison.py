@@ -9,12 +9,13 @@ from msgspec import to_builtins
 
 from whet.grade.comparison import missing_of
 from whet.model.benchmark import Interval
-from whet.model.comparison import Amount, AmountChange, CaseChange, Comparison, Decision, Stop, notes_on
+from whet.model.comparison import Amount, AmountChange, CaseChange, Comparison, Decision, Judging, Stop, notes_on
 from whet.model.event import Looked, Results
 from whet.reading.text import count, duration, money, number, percent
 
 SCHEMA = "whet/comparison/1"
 _CASES_SHOWN = 10
+_CHECKED_ALIKE = "the decision is the same without them, and if all of them failed or all passed"
 _NOTHING = "no case has a trial in both arms that did not error"
 _TITLES: dict[Amount, str] = {"cost_usd": "cost", "seconds": "time", "tokens": "tokens", "steps": "steps"}
 
@@ -76,6 +77,8 @@ def why_stopped(results: Results) -> str:
 
 def _decided(found: Comparison) -> str:
     margin = points(found.margin, sign=False)
+    if found.verdict == "not-worse" and found.high < 0:
+        return f"{found.candidate} is worse than {found.baseline}, but by less than the {margin} points that you allow"
     words: dict[Decision, str] = {
         "better": f"{found.candidate} is better than {found.baseline}",
         "not-worse": f"{found.candidate} is not worse than {found.baseline} by {margin} points or more",
@@ -104,6 +107,10 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     for change in found.amounts:
         yield f"  {_TITLES[change.amount]:10}  {_amount(change, found)}"
     yield f"  errored     {_errored(found)}"
+    if found.judging:
+        yield f"  judge       {_judge(found.judging, found)}"
+    if found.stretch > 1:
+        yield f"  rounds      {_rounds(found)}"
     yield f"  looks       {_looks(found)}"
     yield from (f"  note        {note}" for note in found.notes)
 
@@ -121,7 +128,7 @@ def _like_these(found: Comparison) -> str:
         return "one case says nothing about other cases"
     low, high = found.like_these.low, found.like_these.high
     known = "holds" if low > 0 or high < 0 else "not known"
-    return f"{points(low)} to {points(high)} points on other cases like these: {known}; only more cases narrow this"
+    return f"{points(low)} to {points(high)} points on other cases like these: {known}; more cases narrow this most"
 
 
 def _score(value: float) -> str:
@@ -151,7 +158,8 @@ def _amount(change: AmountChange, found: Comparison) -> str:
     if change.ratio is None:
         return both
     ratio = change.ratio
-    return f"{both}: {ratio.value:.2f} times as much ({ratio.low:.2f} to {ratio.high:.2f})"
+    level = f"{100 * found.level:.3g} % interval"
+    return f"{both}: {ratio.value:.2f} times as much ({level} {ratio.low:.2f} to {ratio.high:.2f})"
 
 
 def _tenths(value: float) -> str:
@@ -167,11 +175,33 @@ def _errored(found: Comparison) -> str:
         if not counts(found)
         else "leaving them out would say otherwise, so they count both ways"
         if errored.decisive
-        else "the decision is the same if they all failed or all passed"
+        else _CHECKED_ALIKE
+        if errored.blameless == errored.baseline + errored.candidate
+        else f"{_CHECKED_ALIKE}, or failed in one arm only"
     )
     how_many = f"{errored.baseline} in {found.baseline}, {errored.candidate} in {found.candidate}"
     contaminated = f"; {found.contaminated} contaminated" if found.contaminated else ""
-    return f"{how_many}{contaminated}; {holds}"
+    blameless = f"; {errored.blameless} beyond suspicion: the provider or the machine" if errored.blameless else ""
+    return f"{how_many}{contaminated}{blameless}; {holds}"
+
+
+def _judge(judging: Judging, found: Comparison) -> str:
+    """Return what a judge has to do with a decision: what was judged, and how wrong it may be."""
+    said = f"{count(judging.verdicts, 'verdict')} on {count(judging.answers, 'answer')}"
+    if judging.error is None:
+        known = "how often the judge is wrong is not known, and not counted (judge.error)"
+    else:
+        known = f"{percent(judging.error)} of verdicts wrong is allowed for"
+    if judging.favour is None:
+        return f"{said}; {known}"
+    favoured = found.baseline if found.verdict == "worse" else found.candidate
+    held = f"holds unless the judge favours {favoured} by more than {points(judging.favour, sign=False)} points"
+    return f"{said}; {held}; {known}"
+
+
+def _rounds(found: Comparison) -> str:
+    wider = f"so the interval is {found.stretch:.2g} times as wide"
+    return f"trials of a round went alike, as if a provider were in another mood in each, {wider}"
 
 
 def _looks(found: Comparison) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from whet.dataclass import dataclass
 from whet.errors import StoreError, UsageError
 from whet.grade.comparison import comparisons_of
+from whet.grade.doubts import error_of_judge
 from whet.grade.gate import (
     EXIT_CODES,
     Answer,
@@ -74,11 +75,12 @@ def compare(names: Sequence[str], settings: Settings, *, margin: float, shared: 
     if len(names) > _RUN_AND_ARMS:
         raise UsageError("name a run and two arms at most", hint="whet compare RUN A B")
     if len(names) == _TWO and all(_is_run(name, settings) for name in names):
-        return _compare_runs(*(run_with_trials(name, settings) for name in names), margin=margin, shared=shared)
+        before, after = (run_with_trials(name, settings) for name in names)
+        return _compare_runs(before, after, settings, margin=margin, shared=shared)
     named = len(names) in {1, _RUN_AND_ARMS} or (names and _is_run(names[0], settings))
     run, *arms = names if named else ("latest", *names)
     recorded = run_with_trials(run, settings)
-    samples = recorded.samples()
+    samples = _samples(recorded, settings)
     if len(arms) == 1 or len(set(arms)) < len(arms):
         raise UsageError("name two arms to compare", hint=f"the arms of {samples.name} are {', '.join(samples.names)}")
     _must_know(arms, samples)
@@ -120,13 +122,19 @@ def run_with_trials(name: str, settings: Settings) -> _Recorded:
     return run
 
 
-def _compare_runs(before: _Recorded, after: _Recorded, *, margin: float, shared: bool) -> Compared:
+def _samples(run: _Recorded, settings: Settings) -> RunSamples:
+    """Return what a run says; what the settings say of the judge by now outranks what they said then."""
+    samples, error = run.samples(), error_of_judge(settings.judge)
+    return samples if error is None else replace(samples, judge_error=error)
+
+
+def _compare_runs(before: _Recorded, after: _Recorded, settings: Settings, *, margin: float, shared: bool) -> Compared:
     """Compare the arms of the same name of two runs, or their only ones."""
     if before.run_dir == after.run_dir:
         raise UsageError(f"{before.run_dir.name} is one run", hint="name another one to compare it with")
     if not shared:
         _refuse_other_suite(before, after)
-    return compare_across(before.samples(), after.samples(), margin=margin, shared=shared)
+    return compare_across(_samples(before, settings), _samples(after, settings), margin=margin, shared=shared)
 
 
 def _refuse_other_suite(before: _Recorded, after: _Recorded) -> None:
@@ -183,6 +191,7 @@ def compare_across(before: RunSamples, after: RunSamples, *, margin: float, shar
         grown_from=tuple(sorted({*before.grown_from, *after.grown_from})),
         rounds_planned=max(before.rounds_planned or 0, after.rounds_planned or 0) or None,
         interleaved=False,
+        judge_error=after.judge_error,
         unfinished=(*before.unfinished, *after.unfinished),
         notes=(_AT_DIFFERENT_TIMES, *_only_in_one(before, after, pairs), *before.notes, *after.notes),
     )
@@ -256,8 +265,9 @@ class GateOutcome:
         cost = "" if self.more.cost_usd is None else f", about {money(self.more.cost_usd)}"
         hours = "" if self.more.hours is None else f", about {duration(self.more.hours * 3600)}"
         if self.afresh is not None:
-            return f"to decide it, start a new run: {self.afresh}{cost}{hours}"
-        return f"to decide it: whet {self.command} --resume {self.run} --add-trials {self.more.trials}{cost}{hours}"
+            return f"to decide it in 8 of 10 such runs, start a new one: {self.afresh}{cost}{hours}"
+        longer = f"whet {self.command} --resume {self.run} --add-trials {self.more.trials}"
+        return f"to decide it in 8 of 10 such runs: {longer}{cost}{hours}"
 
     def document(self) -> dict[str, Any]:
         """Return all of it as JSON."""
@@ -350,7 +360,7 @@ def _gate_rate(names: Sequence[str], settings: Settings, least: float) -> GateOu
     if len(names) > 1:
         raise UsageError("--min-rate looks at one run", hint="whet gate RUN --min-rate 80")
     recorded = run_with_trials(names[0] if names else "latest", settings)
-    samples = recorded.samples()
+    samples = _samples(recorded, settings)
     rates = rates_of(samples)
     # What a baseline does is no reason to hold a candidate back.
     asked = {key: rate for key, rate in rates.items() if len(samples.names) == 1 or key[0] != samples.names[0]}
@@ -402,7 +412,7 @@ def _compare_with_baseline(
             f"the suite has changed since the baseline {baseline} was stored",
             hint=f"store it again: whet baseline save {baseline}; or compare the cases that both have with --shared",
         )
-    samples = run.samples()
+    samples = _samples(run, settings)
     if stored.run_id == samples.name:
         itself = f"the baseline {baseline} is of this run, which is compared with itself"
         samples = replace(samples, notes=(itself, *samples.notes))

@@ -12,7 +12,14 @@ from typing import Any
 from whet.dataclass import dataclass
 from whet.errors import SuiteError, UsageError
 from whet.grade.comparison import comparisons_of
-from whet.grade.sequential import ALPHA, USUAL_SPREAD, Needed, effect_within_reach, trials_needed
+from whet.grade.sequential import (
+    RANGE_LEVEL,
+    USUAL_SPREAD,
+    Needed,
+    alpha_of_each,
+    effect_within_reach,
+    trials_needed,
+)
 from whet.model.comparison import MOST_ROUNDS, RunSamples
 from whet.model.request import Settings
 from whet.model.suite import Suite
@@ -36,6 +43,7 @@ class TrialPlan:
     power: float
     cases: int
     arms: int
+    runners: int
     needed: Needed
     parallel: int
     pilot: str | None
@@ -52,7 +60,9 @@ class TrialPlan:
         yield f"To find a difference of {effect} in {count(self.cases, 'case')} in {percent(self.power)} of runs:"
         whole = count(self._trials(self.needed.trials), "trial")
         trials = f"{_range(str(self.needed.least), str(self.needed.most))} trials per case and arm"
-        yield f"  {trials}; plan {self.needed.trials}, which is {whole} in {self.arms} arms"
+        where = f"{self.arms} arms" + (f" on {self.runners} runners" if self.runners > 1 else "")
+        sure = "in 8 of 10 such pilots the truth is within" if self.pilot else "for easier and harder cases"
+        yield f"  {trials} ({sure}); plan {self.needed.trials}, which is {whole} in {where}"
         if self.cost_usd is not None:
             yield f"  {_range(money(self._cost(self.needed.least)), money(self._cost(self.needed.most)))}"
         if self.seconds is not None:
@@ -77,7 +87,7 @@ class TrialPlan:
             yield f"  or, fewer trials as a rule: whet run {self.suite} {until} {arms}"
 
     def _trials(self, each: int) -> int:
-        return each * self.cases * self.arms
+        return each * self.cases * self.arms * self.runners
 
     def _cost(self, each: int) -> float:
         assert self.cost_usd is not None
@@ -87,7 +97,7 @@ class TrialPlan:
         assert self.max_cost is not None
         if not self.cost_usd:
             return "  what the money can decide is not known: no run says what a trial costs"
-        trials = floor(self.max_cost / (self.cases * self.arms * self.cost_usd))
+        trials = floor(self.max_cost / (self._trials(1) * self.cost_usd))
         if trials < 1:
             return f"  {money(self.max_cost)} does not pay for one trial of each case in each arm"
         reach = effect_within_reach(self.cases, self.spread, trials, power=self.power, alpha=_alpha(self.arms))
@@ -110,6 +120,8 @@ class TrialPlan:
             "power": self.power,
             "cases": self.cases,
             "arms": self.arms,
+            "runners": self.runners,
+            "level": RANGE_LEVEL if self.pilot else None,
             "trials": self.needed.trials,
             "low": self.needed.least,
             "high": self.needed.most,
@@ -123,7 +135,7 @@ class TrialPlan:
 
 def _alpha(arms: int) -> float:
     """Return the error that the first of several candidates to be decided may make: they share one (Holm)."""
-    return ALPHA / (arms - 1)
+    return alpha_of_each(arms - 1)
 
 
 def _range(low: str, high: str) -> str:
@@ -151,6 +163,8 @@ def plan_trials(
         # Nothing is to be learned from it.
         _refuse_errored(run.run_dir.name, pilot)
         run = None
+    # The command that is printed runs on all of them.
+    runners = max(1, len(settings.runners)) if command == "run" else 1
     costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
     times = [trial.seconds for trial in trials if trial.seconds is not None]
     spread, seen = _spread(run.samples()) if run else (USUAL_SPREAD, None)
@@ -161,6 +175,7 @@ def plan_trials(
         power=power,
         cases=cases,
         arms=arms,
+        runners=runners,
         needed=trials_needed(cases, spread, effect, power=power, alpha=_alpha(arms), seen=seen),
         parallel=settings.max_parallel,
         pilot=run.run_dir.name if run else None,
