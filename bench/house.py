@@ -23,7 +23,7 @@ HOME = Path(__file__).resolve().parents[1]
 # What the house may come to. A module above, or a function, holds more than one idea.
 # Lines are counted and not bounded: a bound on them was raised with every feature, and made nobody write less.
 # The bound on modules moves with a feature that needs it, in a commit that says so.
-MOST = {"packages": 13, "modules": 400, "largest module": 500, "longest function": 60}
+MOST = {"packages": 13, "modules": 430, "largest module": 500, "longest function": 60}
 
 # Runs one case in this process and notes whose code was called, and how deep.
 _WALK = """
