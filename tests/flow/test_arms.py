@@ -261,6 +261,17 @@ def test_a_plan_says_trials_from_a_pilot_and_without_one(coin: Project):
     assert learned["pilot"]
 
 
+def test_a_plan_counts_every_runner_that_its_command_runs_on(coin: Project):
+    coin.settings(SETTINGS + SETTINGS.replace("coin", "dime") + SETTINGS.replace("coin", "cent"))
+
+    told = coin.whet("plan", "suite.py", "--effect", "20").stdout
+    found = _json(coin, "plan", "suite.py", "--effect", "20")
+
+    # Six cases in two arms, on three runners.
+    assert (found["runners"], found["level"]) == (3, None)
+    assert f"which is {found['trials'] * 6 * 2 * 3} trials in 2 arms on 3 runners" in told
+
+
 def test_a_prompt_of_an_arm_comes_before_each_prompt_and_a_check_sees_the_arm(project: Project):
     project.settings('[runners.sh.agent]\ntype = "command"\ncommand = "cat"\n')
     project.write("careful.md", "Be careful.\n")
