@@ -87,6 +87,9 @@ class RunSamples:
     command: str = "run"
     # The share of verdicts that the judge has wrong; None if nobody has said.
     judge_error: float | None = None
+    # The runs that the trials are of, and those whose failures selected their cases.
+    runs: tuple[str, ...] = ()
+    selected_from: tuple[str, ...] = ()
     # Arms that do not differ in anything, in groups.
     alike: tuple[tuple[str, ...], ...] = ()
     # The runs that these are of and of which trials are missing: itself, or one of two.

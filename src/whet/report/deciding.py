@@ -28,46 +28,24 @@ from whet.grade.gate import (
     worst,
 )
 from whet.model import wire
-from whet.model.comparison import MOST_ROUNDS, ArmSamples, Comparison, RunSamples, Sampled
+from whet.model.comparison import MOST_ROUNDS, RunSamples, Sampled
 from whet.model.request import Settings
 from whet.reading.text import count, duration, money, path_for_people, percent
 from whet.record.baselines import baseline_path, read_baseline, save_baseline
 from whet.record.batches import RecordedBatch, find_runs, read_recorded
+from whet.record.past_runs import runs_before
 from whet.record.recorded_run import RecordedRun
-from whet.report.comparison import comparison_lines, comparisons_document, sentence
+from whet.report.between_runs import Compared, compare_across, some_of
+from whet.report.comparison import sentence
 
 _RUN_AND_ARMS, _TWO = 3, 2
 _Recorded: TypeAlias = RecordedRun | RecordedBatch
 _MONEY = "run.max_cost_usd"
-_NAMES_SHOWN = 5
 _HARDLY = "more trials of this run would hardly decide it"
 _ERRORED = "more trials would error too: mend what made them error, and run it again"
 _TOGETHER = (
     "to decide it, run both with more trials, best as arms of one run: whet run SUITE --arm old=... --arm new=..."
 )
-_AT_DIFFERENT_TIMES = (
-    "the arms ran at different times, so a change of the provider or the machine between them counts too"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """What was compared: the trials, and what came of it."""
-
-    samples: RunSamples
-    comparisons: tuple[Comparison, ...]
-    # If the arms are of one run.
-    run: RecordedRun | None = None
-
-    def lines(self) -> Iterator[str]:
-        """Yield all that was found, in words."""
-        for number, found in enumerate(self.comparisons):
-            yield from ("",) if number else ()
-            yield from comparison_lines(found)
-
-    def document(self) -> dict[str, Any]:
-        """Return what was found as JSON."""
-        return comparisons_document(self.comparisons)
 
 
 def compare(names: Sequence[str], settings: Settings, *, margin: float, shared: bool = False) -> Compared:
@@ -91,13 +69,7 @@ def compare(names: Sequence[str], settings: Settings, *, margin: float, shared: 
         )
     own = recorded if isinstance(recorded, RecordedRun) else None
     found = comparisons_of(samples, baseline=arms[0] if arms else None, candidates=tuple(arms[1:]), margin=margin)
-    return Compared(samples=samples, comparisons=_some(found, samples), run=own)
-
-
-def _some(found: tuple[Comparison, ...], samples: RunSamples) -> tuple[Comparison, ...]:
-    if not found:
-        raise UsageError(f"no case of {samples.name} has a trial that counts in both arms")
-    return found
+    return Compared(samples=samples, comparisons=some_of(found, samples), run=own)
 
 
 def _must_know(arms: Sequence[str], samples: RunSamples) -> None:
@@ -143,72 +115,6 @@ def _refuse_other_suite(before: _Recorded, after: _Recorded) -> None:
             f"{before.run_dir.name} and {after.run_dir.name} are not of the same suite, or it has changed between them",
             hint="--shared compares them on the cases that both have",
         )
-
-
-def on_shared_cases(before: RunSamples, after: RunSamples) -> tuple[RunSamples, RunSamples]:
-    """Return both without the cases that ask or check something else by now: they share no more than a name."""
-    both = before.digests.keys() & after.digests.keys()
-    changed = [case for case in after.weights if case in both and before.digests[case] != after.digests[case]]
-    if not changed:
-        return before, after
-    if len(changed) == len(before.weights.keys() & after.weights.keys()):
-        raise UsageError(
-            f"every case of {before.name} and {after.name} has changed between them: there is nothing to compare"
-        )
-    note = f"changed between them, so not compared: {', '.join(changed)}"
-    kept = (replace(before, arms=_without(before, changed)), replace(after, arms=_without(after, changed)))
-    return kept[0], replace(kept[1], notes=(note, *after.notes))
-
-
-def _without(samples: RunSamples, cases: Sequence[str]) -> tuple[ArmSamples, ...]:
-    return tuple(
-        replace(arm, trials=tuple(trial for trial in arm.trials if trial.case not in cases)) for arm in samples.arms
-    )
-
-
-def compare_across(before: RunSamples, after: RunSamples, *, margin: float, shared: bool) -> Compared:
-    """Compare two sets of trials that ran at different times, arm by arm; of one suite, or on what they share."""
-    if shared:
-        before, after = on_shared_cases(before, after)
-    pairs = [(name, name) for name in after.names if name in before.names]
-    if not pairs and len(before.names) == len(after.names) == 1:
-        pairs = [(before.names[0], after.names[0])]
-    if not pairs:
-        known = "; ".join(f"{run.name} has {', '.join(run.names) or 'none'}" for run in (before, after))
-        raise UsageError(f"{before.name} and {after.name} have no arm of the same name", hint=known)
-    alone = len(pairs) == 1
-    old_name, new_name = (
-        {name: run.name if alone else f"{run.name} {name}" for name in run.names} for run in (before, after)
-    )
-    # All in one: several pairs are several chances to be wrong, and share one error.
-    both = RunSamples(
-        name=after.name,
-        arms=(
-            *(replace(each, arm=old_name[each.arm]) for each in before.arms if each.arm in dict(pairs)),
-            *(replace(each, arm=new_name[each.arm]) for each in after.arms if each.arm in dict(pairs).values()),
-        ),
-        weights={**before.weights, **after.weights},
-        grown_from=tuple(sorted({*before.grown_from, *after.grown_from})),
-        rounds_planned=max(before.rounds_planned or 0, after.rounds_planned or 0) or None,
-        interleaved=False,
-        judge_error=after.judge_error,
-        unfinished=(*before.unfinished, *after.unfinished),
-        notes=(_AT_DIFFERENT_TIMES, *_only_in_one(before, after, pairs), *before.notes, *after.notes),
-    )
-    found = comparisons_of(both, pairs=[(old_name[old], new_name[new]) for old, new in pairs], margin=margin)
-    return Compared(samples=replace(after, unfinished=both.unfinished), comparisons=_some(found, after))
-
-
-def _only_in_one(before: RunSamples, after: RunSamples, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield the arms and cases that one of two has alone: nothing is decided about them."""
-    for run, other, names in ((before, after, {old for old, _ in pairs}), (after, before, {new for _, new in pairs})):
-        arms = [name for name in run.names if name not in names]
-        own, others = ({trial.case for arm in each.arms for trial in arm.trials} for each in (run, other))
-        cases = [case for case in run.weights if case in own - others]
-        for noun, found in (("arm", arms), ("case", cases)):
-            if found:
-                shown = [*found[:_NAMES_SHOWN], *((f"{len(found) - _NAMES_SHOWN} more",) * (len(found) > _NAMES_SHOWN))]
-                yield f"only in {run.name}, so not compared: {count(len(found), noun)} ({', '.join(shown)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +220,7 @@ def gate(
         otherwise=_ERRORED if errored else _HARDLY if own else _TOGETHER,
         run=compared.samples.name,
         command=compared.samples.command,
-        notes=tuple(dict.fromkeys(note for found in compared.comparisons for note in found.notes)),
+        notes=(*dict.fromkeys(note for found in compared.comparisons for note in found.notes), *_before(compared.run)),
         unfinished=compared.samples.unfinished,
         limited=_limited(compared.run),
         afresh=_afresh(compared.run, more),
@@ -384,10 +290,18 @@ def _gate_rate(names: Sequence[str], settings: Settings, least: float) -> GateOu
         otherwise=_ERRORED if silent else _HARDLY,
         run=samples.name,
         command=samples.command,
-        notes=samples.notes,
+        notes=(*samples.notes, *_before(recorded)),
         unfinished=samples.unfinished,
         limited=_limited(recorded),
     )
+
+
+def _before(run: _Recorded | None) -> Iterator[str]:
+    """Yield how many earlier runs asked the same: who runs again until a gate passes has found luck."""
+    earlier = runs_before(run) if isinstance(run, RecordedRun) else ()
+    if earlier:
+        runs, are = count(len(earlier), "earlier run"), "is" if len(earlier) == 1 else "are"
+        yield f"{runs} of the same arms {are} not counted; make a run longer (--add-trials) instead of repeating it"
 
 
 def _limited(run: _Recorded | None) -> bool:
