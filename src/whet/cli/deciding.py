@@ -55,7 +55,8 @@ def compare_command(
 @click.command("gate", short_help="Exit with 0, 1 or 5: not worse, worse, or not known yet.")
 @_COMPARED
 @click.option("--max-cost-ratio", type=Number(0, min_open=True), metavar="X", help="Allow X times the cost.")
-@click.option("--min-rate", type=_POINTS, metavar="PERCENT", help="Require this rate instead of comparing.")
+@click.option("--min-rate", type=_POINTS, metavar="PERCENT", help="Require that so many trials pass; compare nothing.")
+@click.option("--min-score", type=Number(0, 1), metavar="SCORE", help="Require this mean score; compare nothing.")
 @click.option("--baseline", metavar="NAME", help="Compare with this stored baseline.")
 @JSON
 @_FIND
@@ -67,6 +68,7 @@ def gate_command(
     shared: bool,
     max_cost_ratio: float | None,
     min_rate: float | None,
+    min_score: float | None,
     baseline: str | None,
     as_json: bool,
     config_file: Path | None,
@@ -83,8 +85,11 @@ def gate_command(
     """
     from whet.report.deciding import encode, gate
 
-    if min_rate is not None and (baseline is not None or max_cost_ratio is not None):
-        raise UsageError("--min-rate is for one run by itself", hint="leave out --baseline and --max-cost-ratio")
+    alone = next(
+        (name for name, least in (("--min-rate", min_rate), ("--min-score", min_score)) if least is not None), None
+    )
+    if alone and (baseline is not None or max_cost_ratio is not None):
+        raise UsageError(f"{alone} is for one run by itself", hint="leave out --baseline and --max-cost-ratio")
     outcome = gate(
         names,
         _settings(given, config_file),
@@ -92,6 +97,7 @@ def gate_command(
         shared=shared,
         max_cost_ratio=max_cost_ratio,
         min_rate=None if min_rate is None else min_rate / 100,
+        min_score=min_score,
         baseline=baseline,
     )
     click.echo(encode(outcome.document()) if as_json else "\n".join(outcome.lines()))

@@ -324,6 +324,7 @@ def sampled(result: TrialResult) -> Sampled:
         blameless=is_blameless(result.failure),
         judged=_judged(result),
         round=result.number,
+        held=result.held,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import ceil, isinf, log
 from typing import Literal
 
@@ -79,6 +80,14 @@ def gate_rate(rate: Interval, least: float) -> Answer:
     if rate.low >= least:
         return "pass"
     return "fail" if rate.high < least else "unknown"
+
+
+def passing(samples: RunSamples) -> RunSamples:
+    """Return the same with trials that count by whether they pass, and not by their scores."""
+    arms = (
+        replace(each, trials=tuple(replace(trial, value=trial.share) for trial in each.trials)) for each in samples.arms
+    )
+    return replace(samples, arms=tuple(arms))
 
 
 def rates_of(samples: RunSamples) -> dict[tuple[str, str], Interval]:

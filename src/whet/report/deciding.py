@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +24,12 @@ from whet.grade.gate import (
     more_for_cost,
     more_for_rate,
     more_to_decide,
+    passing,
     rates_of,
     worst,
 )
 from whet.model import wire
+from whet.model.benchmark import Interval
 from whet.model.comparison import MOST_ROUNDS, RunSamples, Sampled
 from whet.model.request import Settings
 from whet.reading.text import count, duration, money, path_for_people, percent
@@ -123,7 +125,9 @@ class GateOutcome:
 
     gated: tuple[Gated, ...]
     compared: Compared | None = None
-    rates: dict[str, Any] | None = None
+    # The shares of trials that pass, and the mean scores, if they were asked for.
+    rates: dict[str, Interval] | None = None
+    scores: dict[str, Interval] | None = None
     more: More | None = None
     # If no more trials of the run would decide, what would.
     otherwise: str = _HARDLY
@@ -183,6 +187,7 @@ class GateOutcome:
             "exit_code": self.code,
             "gated": self.gated,
             "rates": self.rates,
+            "scores": self.scores,
             "comparison": self.compared.document() if self.compared else None,
             "more": self.more,
             "notes": self.notes,
@@ -197,11 +202,12 @@ def gate(
     shared: bool = False,
     max_cost_ratio: float | None = None,
     min_rate: float | None = None,
+    min_score: float | None = None,
     baseline: str | None = None,
 ) -> GateOutcome:
     """Decide whether a candidate may take the place of its baseline, or whether a rate is high enough."""
-    if min_rate is not None:
-        return _gate_rate(names, settings, min_rate)
+    if min_rate is not None or min_score is not None:
+        return _gate_rates(names, settings, min_rate, min_score)
     if baseline is not None:
         compared = _compare_with_baseline(names, settings, baseline, margin=margin, shared=shared)
     else:
@@ -262,30 +268,30 @@ def _afresh(run: RecordedRun | None, more: More | None) -> str | None:
     return shlex.join((*start, "--until-decided", *effect, *margin, "--max-rounds", str(more.trials)))
 
 
-def _gate_rate(names: Sequence[str], settings: Settings, least: float) -> GateOutcome:
+def _gate_rates(
+    names: Sequence[str], settings: Settings, min_rate: float | None, min_score: float | None
+) -> GateOutcome:
+    """Ask for the share of trials that pass, for the mean score, or for both."""
     if len(names) > 1:
-        raise UsageError("--min-rate looks at one run", hint="whet gate RUN --min-rate 80")
+        raise UsageError("--min-rate and --min-score look at one run", hint="whet gate RUN --min-rate 80")
     recorded = run_with_trials(names[0] if names else "latest", settings)
     samples = _samples(recorded, settings)
-    rates = rates_of(samples)
-    # What a baseline does is no reason to hold a candidate back.
-    asked = {key: rate for key, rate in rates.items() if len(samples.names) == 1 or key[0] != samples.names[0]}
-    if not asked:
-        raise UsageError(f"no trial of {samples.name} counts, so it has no rate")
-    gated = tuple(
-        Gated(
-            answer=gate_rate(rate, least),
-            reason=f"{arm} on {runner}: {percent(rate.value)} ({percent(rate.low)} to {percent(rate.high)}), "
-            f"and {percent(least)} is asked for{_errored(samples.of_arm(arm)[runner])}",
-        )
-        for (arm, runner), rate in asked.items()
+    asked = [
+        *(_ask_rates(passing(samples), min_rate, _rate_words) if min_rate is not None else ()),
+        *(_ask_rates(samples, min_score, _score_words) if min_score is not None else ()),
+    ]
+    silent = any(each.silent for each in asked)
+    more = _most(
+        [
+            more_for_rate(each.rate, each.least, samples, parallel=settings.max_parallel)
+            for each in asked
+            if each.gated.answer == "unknown"
+        ]
     )
-    unknown = [rate for rate, each in zip(asked.values(), gated, strict=True) if each.answer == "unknown"]
-    silent = any(all(trial.value is None for trial in samples.of_arm(arm)[runner]) for arm, runner in asked)
-    more = _most([more_for_rate(rate, least, samples, parallel=settings.max_parallel) for rate in unknown])
     return GateOutcome(
-        gated=gated,
-        rates={f"{arm}@{runner}": rate for (arm, runner), rate in rates.items()},
+        gated=tuple(each.gated for each in asked),
+        rates=None if min_rate is None else _named(rates_of(passing(samples))),
+        scores=None if min_score is None else _named(rates_of(samples)),
         more=None if silent else more,
         otherwise=_ERRORED if silent else _HARDLY,
         run=samples.name,
@@ -294,6 +300,48 @@ def _gate_rate(names: Sequence[str], settings: Settings, least: float) -> GateOu
         unfinished=samples.unfinished,
         limited=_limited(recorded),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AskedRate:
+    """The rate or mean score of an arm on a runner, what is asked of it, and whether all of its trials errored."""
+
+    rate: Interval
+    least: float
+    gated: Gated
+    silent: bool
+
+
+def _ask_rates(samples: RunSamples, least: float, words: Callable[[Interval, float], str]) -> Iterator[_AskedRate]:
+    # What a baseline does is no reason to hold a candidate back.
+    rates = {
+        key: rate for key, rate in rates_of(samples).items() if len(samples.names) == 1 or key[0] != samples.names[0]
+    }
+    if not rates:
+        raise UsageError(f"no trial of {samples.name} counts, so it has no rate")
+    for (arm, runner), rate in rates.items():
+        trials = samples.of_arm(arm)[runner]
+        reason = f"{arm} on {runner}: {words(rate, least)}{_errored(trials)}"
+        yield _AskedRate(
+            rate=rate,
+            least=least,
+            gated=Gated(answer=gate_rate(rate, least), reason=reason),
+            silent=all(trial.value is None for trial in trials),
+        )
+
+
+def _rate_words(rate: Interval, least: float) -> str:
+    seen = f"{percent(rate.value)} of trials pass ({percent(rate.low)} to {percent(rate.high)} on these cases)"
+    return f"{seen}, and {percent(least)} is asked for"
+
+
+def _score_words(rate: Interval, least: float) -> str:
+    seen = f"the mean score is {rate.value:.2f} ({rate.low:.2f} to {rate.high:.2f} on these cases)"
+    return f"{seen}, and {least:g} is asked for"
+
+
+def _named(rates: dict[tuple[str, str], Interval]) -> dict[str, Interval]:
+    return {f"{arm}@{runner}": rate for (arm, runner), rate in rates.items()}
 
 
 def _before(run: _Recorded | None) -> Iterator[str]:
