@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.grade.comparison import compare_arms, compare_candidates, decide
+from whet.grade.comparison import compare_arms, compare_candidates, comparisons_of, decide
 from whet.grade.gate import gate_cost, more_to_decide, rates_of
-from whet.model.comparison import ArmSamples, RunSamples, Sampled
+from whet.model.comparison import ArmSamples, Comparison, RunSamples, Sampled
 from whet.report.comparison import comparison_document, comparison_lines, comparisons_document
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
@@ -358,3 +358,34 @@ def test_a_rate_that_is_looked_at_again_is_known_less_well():
     first, second = (rates_of(samples)["a", "r"] for samples in (once, again))
 
     assert second.low < first.low < first.value == second.value
+
+
+def _alike_on_runners(runners: int, drawn: random.Random) -> RunSamples:
+    """A run of two arms that are alike, on several runners."""
+    arms = tuple(
+        ArmSamples(
+            arm=arm,
+            runner=f"runner-{number}",
+            trials=tuple(
+                Sampled(case=f"case-{case}", value=float(drawn.random() < 0.5)) for case in range(8) for _ in range(4)
+            ),
+        )
+        for arm in ("old", "new")
+        for number in range(runners)
+    )
+    return RunSamples(name="run", arms=arms, weights={f"case-{case}": 1.0 for case in range(8)})
+
+
+def test_several_runners_share_one_error_unless_each_is_to_have_its_own():
+    drawn = random.Random(5)
+    runs = [_alike_on_runners(5, drawn) for _ in range(150)]
+
+    shared, apart = ([comparisons_of(run, per_runner=per_runner) for run in runs] for per_runner in (False, True))
+
+    def wrong(compared: list[tuple[Comparison, ...]]) -> int:
+        return sum(any(each.low > 0 or each.high < 0 for each in run) for run in compared)
+
+    assert wrong(shared) <= 150 * 0.05 < 150 * 0.08 <= wrong(apart)
+    assert {round(each.level, 4) for each in shared[0]} == {0.99}
+    assert {round(each.level, 4) for each in apart[0]} == {0.95}
+    assert all("each runner has its own 5 %" in each.notes[0] for each in apart[0])

@@ -28,6 +28,7 @@ _COMPARED = with_options(
             help="How many points worse still counts as not worse.",
         ),
         click.option("--shared", is_flag=True, help="Compare two runs on the cases that both have."),
+        click.option("--per-runner", is_flag=True, help="Give each runner its own 5 %, instead of one for all."),
     )
 )
 _FIND = setting("output_dir", help="Find runs in this folder.")
@@ -39,7 +40,14 @@ _FIND = setting("output_dir", help="Find runs in this folder.")
 @_FIND
 @CONFIG
 def compare_command(
-    names: tuple[str, ...], *, margin: float, shared: bool, as_json: bool, config_file: Path | None, **given: Any
+    names: tuple[str, ...],
+    *,
+    margin: float,
+    shared: bool,
+    per_runner: bool,
+    as_json: bool,
+    config_file: Path | None,
+    **given: Any,
 ) -> int:
     """Compare arm B with arm A of RUN, or run B with run A.
 
@@ -47,7 +55,7 @@ def compare_command(
     """
     from whet.report.deciding import compare, encode
 
-    found = compare(names, _settings(given, config_file), margin=margin / 100, shared=shared)
+    found = compare(names, _settings(given, config_file), margin=margin / 100, shared=shared, per_runner=per_runner)
     click.echo(encode(found.document()) if as_json else "\n".join(found.lines()))
     return 0
 
@@ -66,6 +74,7 @@ def gate_command(
     *,
     margin: float,
     shared: bool,
+    per_runner: bool,
     max_cost_ratio: float | None,
     min_rate: float | None,
     min_score: float | None,
@@ -95,6 +104,7 @@ def gate_command(
         _settings(given, config_file),
         margin=margin / 100,
         shared=shared,
+        per_runner=per_runner,
         max_cost_ratio=max_cost_ratio,
         min_rate=None if min_rate is None else min_rate / 100,
         min_score=min_score,

@@ -79,7 +79,9 @@ def _without(samples: RunSamples, cases: Sequence[str]) -> tuple[ArmSamples, ...
     )
 
 
-def compare_across(before: RunSamples, after: RunSamples, *, margin: float, shared: bool) -> Compared:
+def compare_across(
+    before: RunSamples, after: RunSamples, *, margin: float, shared: bool, per_runner: bool = False
+) -> Compared:
     """Compare two sets of trials that ran at different times, arm by arm; of one suite, or on what they share."""
     refuse_selected(before, after)
     if shared:
@@ -109,7 +111,9 @@ def compare_across(before: RunSamples, after: RunSamples, *, margin: float, shar
         unfinished=(*before.unfinished, *after.unfinished),
         notes=(_AT_DIFFERENT_TIMES, *_only_in_one(before, after, pairs), *before.notes, *after.notes),
     )
-    found = comparisons_of(both, pairs=[(old_name[old], new_name[new]) for old, new in pairs], margin=margin)
+    found = comparisons_of(
+        both, pairs=[(old_name[old], new_name[new]) for old, new in pairs], margin=margin, per_runner=per_runner
+    )
     return Compared(samples=replace(after, unfinished=both.unfinished), comparisons=some_of(found, after))
 
 

@@ -50,13 +50,15 @@ _TOGETHER = (
 )
 
 
-def compare(names: Sequence[str], settings: Settings, *, margin: float, shared: bool = False) -> Compared:
+def compare(
+    names: Sequence[str], settings: Settings, *, margin: float, shared: bool = False, per_runner: bool = False
+) -> Compared:
     """Compare what *names* say: arms of the newest run or of a run, or two runs."""
     if len(names) > _RUN_AND_ARMS:
         raise UsageError("name a run and two arms at most", hint="whet compare RUN A B")
     if len(names) == _TWO and all(_is_run(name, settings) for name in names):
         before, after = (run_with_trials(name, settings) for name in names)
-        return _compare_runs(before, after, settings, margin=margin, shared=shared)
+        return _compare_runs(before, after, settings, margin=margin, shared=shared, per_runner=per_runner)
     named = len(names) in {1, _RUN_AND_ARMS} or (names and _is_run(names[0], settings))
     run, *arms = names if named else ("latest", *names)
     recorded = run_with_trials(run, settings)
@@ -70,7 +72,9 @@ def compare(names: Sequence[str], settings: Settings, *, margin: float, shared: 
             hint="run it with --arm old=... --arm new=..., name two runs, or ask for a rate with gate --min-rate",
         )
     own = recorded if isinstance(recorded, RecordedRun) else None
-    found = comparisons_of(samples, baseline=arms[0] if arms else None, candidates=tuple(arms[1:]), margin=margin)
+    found = comparisons_of(
+        samples, baseline=arms[0] if arms else None, candidates=tuple(arms[1:]), margin=margin, per_runner=per_runner
+    )
     return Compared(samples=samples, comparisons=some_of(found, samples), run=own)
 
 
@@ -102,13 +106,13 @@ def _samples(run: _Recorded, settings: Settings) -> RunSamples:
     return samples if error is None else replace(samples, judge_error=error)
 
 
-def _compare_runs(before: _Recorded, after: _Recorded, settings: Settings, *, margin: float, shared: bool) -> Compared:
+def _compare_runs(before: _Recorded, after: _Recorded, settings: Settings, **how: Any) -> Compared:
     """Compare the arms of the same name of two runs, or their only ones."""
     if before.run_dir == after.run_dir:
         raise UsageError(f"{before.run_dir.name} is one run", hint="name another one to compare it with")
-    if not shared:
+    if not how["shared"]:
         _refuse_other_suite(before, after)
-    return compare_across(_samples(before, settings), _samples(after, settings), margin=margin, shared=shared)
+    return compare_across(_samples(before, settings), _samples(after, settings), **how)
 
 
 def _refuse_other_suite(before: _Recorded, after: _Recorded) -> None:
@@ -200,6 +204,7 @@ def gate(
     *,
     margin: float,
     shared: bool = False,
+    per_runner: bool = False,
     max_cost_ratio: float | None = None,
     min_rate: float | None = None,
     min_score: float | None = None,
@@ -209,9 +214,11 @@ def gate(
     if min_rate is not None or min_score is not None:
         return _gate_rates(names, settings, min_rate, min_score)
     if baseline is not None:
-        compared = _compare_with_baseline(names, settings, baseline, margin=margin, shared=shared)
+        compared = _compare_with_baseline(
+            names, settings, baseline, margin=margin, shared=shared, per_runner=per_runner
+        )
     else:
-        compared = compare(names, settings, margin=margin, shared=shared)
+        compared = compare(names, settings, margin=margin, shared=shared, per_runner=per_runner)
     gated = [Gated(answer=gate_comparison(found), reason=sentence(found)) for found in compared.comparisons]
     if max_cost_ratio is not None:
         gated += (gate_cost(found, max_cost_ratio) for found in compared.comparisons)
@@ -363,7 +370,7 @@ def _errored(trials: Sequence[Sampled]) -> str:
 
 
 def _compare_with_baseline(
-    names: Sequence[str], settings: Settings, baseline: str, *, margin: float, shared: bool
+    names: Sequence[str], settings: Settings, baseline: str, *, margin: float, shared: bool, per_runner: bool
 ) -> Compared:
     if len(names) > 1:
         raise UsageError("--baseline compares one run with what is stored", hint="whet gate RUN --baseline NAME")
@@ -378,7 +385,7 @@ def _compare_with_baseline(
     if stored.run_id == samples.name:
         itself = f"the baseline {baseline} is of this run, which is compared with itself"
         samples = replace(samples, notes=(itself, *samples.notes))
-    return compare_across(stored.samples(), samples, margin=margin, shared=shared)
+    return compare_across(stored.samples(), samples, margin=margin, shared=shared, per_runner=per_runner)
 
 
 def _project(settings: Settings) -> Path:
