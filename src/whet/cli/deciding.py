@@ -62,6 +62,7 @@ def compare_command(
 
 @click.command("gate", short_help="Exit with 0, 1 or 5: not worse, worse, or not known yet.")
 @_COMPARED
+@click.option("--like-these", is_flag=True, help="Require that other cases like these are better too.")
 @click.option("--max-cost-ratio", type=Number(0, min_open=True), metavar="X", help="Allow X times the cost.")
 @click.option("--min-rate", type=_POINTS, metavar="PERCENT", help="Require that so many trials pass; compare nothing.")
 @click.option("--min-score", type=Number(0, 1), metavar="SCORE", help="Require this mean score; compare nothing.")
@@ -75,6 +76,7 @@ def gate_command(
     margin: float,
     shared: bool,
     per_runner: bool,
+    like_these: bool,
     max_cost_ratio: float | None,
     min_rate: float | None,
     min_score: float | None,
@@ -105,6 +107,7 @@ def gate_command(
         margin=margin / 100,
         shared=shared,
         per_runner=per_runner,
+        like_these=like_these,
         max_cost_ratio=max_cost_ratio,
         min_rate=None if min_rate is None else min_rate / 100,
         min_score=min_score,

@@ -12,7 +12,7 @@ from whet.errors import Contaminated
 from whet.grade.amounts import ratio_of_means
 from whet.grade.difference import Difference, case_chance, chance, holm
 from whet.grade.doubts import doubt_about, error_of_judge
-from whet.grade.errored import differences, is_blameless, values_of
+from whet.grade.errored import Ways, differences, is_blameless, values_of
 from whet.grade.like_these import difference_like_these
 from whet.grade.quantiles import z_of
 from whet.grade.scores import Z95
@@ -82,7 +82,7 @@ def compare_arms(
         high=ways.high,
         margin=margin,
         level=1 - erfc(z / sqrt(2)),
-        like_these=difference_like_these(values_of(baseline), values_of(candidate), weights),
+        like_these=_at_least_as_wide(difference_like_these(values_of(baseline), values_of(candidate), weights), ways),
         baseline_rate=ways.rate(lambda each: each.baseline),
         candidate_rate=ways.rate(lambda each: each.candidate),
         cases=_changes(baseline, candidate, weights or {}),
@@ -102,6 +102,13 @@ def compare_arms(
         judging=_judging(both, judge_error, _favour(verdict, ways.low, ways.high, margin)),
         stretch=found.stretch if found else 1.0,
     )
+
+
+def _at_least_as_wide(like_these: Interval | None, ways: Ways) -> Interval | None:
+    """Return what holds for other cases: never more than for these, since chance moves both."""
+    if like_these is None:
+        return None
+    return replace(like_these, low=min(like_these.low, ways.low), high=max(like_these.high, ways.high))
 
 
 def _judging(trials: Sequence[Sampled], error: float | None, favour: float | None) -> Judging | None:

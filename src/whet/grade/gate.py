@@ -58,6 +58,17 @@ def gate_comparison(found: Comparison) -> Answer:
     return "fail" if found.verdict == "worse" else "unknown"
 
 
+def gate_like_these(found: Comparison) -> Gated:
+    """Return whether the candidate is better on other cases like these too."""
+    like_these = found.like_these
+    who = f"{found.candidate} on other cases like these"
+    if like_these is None:
+        return Gated(answer="unknown", reason=f"{who}: one case says nothing about others; add cases")
+    low, high = (f"{100 * end:+.3g}" for end in (like_these.low, like_these.high))
+    answer: Answer = "pass" if like_these.low > 0 else "fail" if like_these.high < 0 else "unknown"
+    return Gated(answer=answer, reason=f"{who}: {low} to {high} points; more cases narrow this most")
+
+
 def gate_cost(found: Comparison, most: float) -> Gated:
     """Return whether the candidate costs at most so many times as much."""
     ratio = _cost_ratio(found)

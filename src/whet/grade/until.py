@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import erfc, sqrt
+from math import ceil, erfc, sqrt
 
 from whet.grade.comparison import decide, on_runners, sampled
 from whet.grade.difference import Difference
@@ -91,8 +91,10 @@ def out_of_reach(plan: Plan) -> Iterator[str]:
     reach = effect_within_reach(cases, USUAL_SPREAD, until.rounds, alpha=erfc(last / sqrt(2)))
     if reach > until.effect:
         rounds = f"{until.rounds} rounds of {count(cases, 'case')}"
+        # Not rounded down: "20 points, and you look for 20" would be no reason to warn.
+        found = f"{rounds} find {ceil(100 * reach)} points or more in 80 % of runs"
         yield (
-            f"{rounds} find {100 * reach:.0f} points or more in 80 % of runs, and you look for {100 * until.effect:g}: "
+            f"{found}, and you look for {100 * until.effect:g}: "
             "allow more rounds (--max-rounds), add cases, or look for more (--effect)"
         )
 

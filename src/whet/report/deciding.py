@@ -20,6 +20,7 @@ from whet.grade.gate import (
     More,
     gate_comparison,
     gate_cost,
+    gate_like_these,
     gate_rate,
     more_for_cost,
     more_for_rate,
@@ -205,6 +206,7 @@ def gate(
     margin: float,
     shared: bool = False,
     per_runner: bool = False,
+    like_these: bool = False,
     max_cost_ratio: float | None = None,
     min_rate: float | None = None,
     min_score: float | None = None,
@@ -220,6 +222,8 @@ def gate(
     else:
         compared = compare(names, settings, margin=margin, shared=shared, per_runner=per_runner)
     gated = [Gated(answer=gate_comparison(found), reason=sentence(found)) for found in compared.comparisons]
+    if like_these:
+        gated += map(gate_like_these, compared.comparisons)
     if max_cost_ratio is not None:
         gated += (gate_cost(found, max_cost_ratio) for found in compared.comparisons)
     # More trials of one run say little if the other side does not grow with it.
