@@ -24,6 +24,8 @@ from whet.report.terminal import LiveProgress, TerminalReporter
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import decisions
 
+_NOT_ALIKE = "this does not mean that the arms are alike"
+
 
 def _samples(rounds_planned: int = 10, runner: str = "r", cases: int = 12, **arms: str) -> RunSamples:
     """A run whose every case went by these letters: p passed, f failed, e errored; the first arm is the baseline."""
@@ -223,8 +225,7 @@ def test_a_live_screen_keeps_the_last_look_below_its_bar():
         ("decided", "stopped after round 3 of 10: it is decided"),
         (
             "hopeless",
-            "stopped after round 3 of 10: a difference of 10 points would hardly be found by the end; this does not mean"
-             " that the arms are alike",
+            f"stopped after round 3 of 10: a difference of 10 points would hardly be found by the end; {_NOT_ALIKE}",
         ),
         ("rounds", "stopped after round 3 of 10: that was the last round"),
         ("money", "stopped after round 3 of 10: the money is spent; --resume with a larger --max-cost continues"),

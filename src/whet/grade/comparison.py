@@ -35,7 +35,7 @@ from whet.model.comparison import (
     notes_on,
 )
 from whet.model.event import Results
-from whet.model.grade import CaseLift, Lift
+from whet.model.grade import PASSED, CaseLift, Lift
 from whet.model.run import TrialResult
 from whet.model.suite import NO_SKILL, SKILL
 
@@ -345,8 +345,13 @@ def sampled(result: TrialResult) -> Sampled:
         blameless=is_blameless(result.failure),
         judged=_judged(result),
         round=result.number,
-        held=result.held,
+        held=_held(result),
     )
+
+
+def _held(result: TrialResult) -> bool | None:
+    """Return whether the checks of its first attempt held that did not error; None if all did."""
+    return next((attempt.status in PASSED for attempt in result.attempts if attempt.status != "errored"), None)
 
 
 def _judged(result: TrialResult) -> str | None:

@@ -368,11 +368,6 @@ class TrialResult:
         return None
 
     @property
-    def held(self) -> bool | None:
-        """Whether the checks of its first attempt held that did not error; None if all did."""
-        return next((attempt.status in PASSED for attempt in self.attempts if attempt.status != "errored"), None)
-
-    @property
     def flaky(self) -> bool:
         """Whether it went as expected only after another attempt."""
         return self.passed and len(self.attempts) > 1
