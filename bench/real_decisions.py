@@ -92,7 +92,8 @@ class Judge(BaseHTTPRequestHandler):
         if self.kind == "judge" and draw < 0.1:
             good = not good
         if self.kind == "down" and self._is_down(text, good=good):
-            self.send_error(400)
+            # Not 400: a judge that refuses an answer says something about the answer.
+            self.send_error(503)
             return
         verdict = {"rationale": "so", "rating": 10 if good else 0, "manipulation": False}
         name = asked["tools"][0]["function"]["name"]

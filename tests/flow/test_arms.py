@@ -196,7 +196,7 @@ def test_two_runs_are_compared_and_said_not_to_be_interleaved(coin: Project):
     assert (itself.code, "is one run" in itself.stderr) == (2, True)
     assert done.code == 0
     assert "is better than" in done.stdout
-    assert "not interleaved" in done.stdout
+    assert "the arms ran at different times; first look" in done.stdout
 
 
 def test_runs_of_a_suite_that_changed_are_compared_only_if_asked(coin: Project):
@@ -259,6 +259,17 @@ def test_a_plan_says_trials_from_a_pilot_and_without_one(coin: Project):
     assert learned["low"] <= learned["trials"] <= learned["high"]
     assert small["trials"] > 3 * learned["trials"]
     assert learned["pilot"]
+
+
+def test_a_plan_counts_every_runner_that_its_command_runs_on(coin: Project):
+    coin.settings(SETTINGS + SETTINGS.replace("coin", "dime") + SETTINGS.replace("coin", "cent"))
+
+    told = coin.whet("plan", "suite.py", "--effect", "20").stdout
+    found = _json(coin, "plan", "suite.py", "--effect", "20")
+
+    # Six cases in two arms, on three runners.
+    assert (found["runners"], found["level"]) == (3, None)
+    assert f"which is {found['trials'] * 6 * 2 * 3} trials in 2 arms on 3 runners" in told
 
 
 def test_a_prompt_of_an_arm_comes_before_each_prompt_and_a_check_sees_the_arm(project: Project):

@@ -864,3 +864,25 @@ def test_the_rate_without_the_skill_counts_what_really_passed(skilled: Project) 
     assert re.search(r"✓ c1 / no_skill +expected-failed +0/3", done.stdout)
     assert "6 of 6 trials as expected" in done.stdout
     assert 'name="as expected" value="6 of 6"' in (skilled.root / "j.xml").read_text()
+
+
+def test_a_rate_is_the_share_that_passes_and_a_score_is_the_mean(skilled: Project):
+    """Each trial gets three quarters of its points, so that none passes."""
+    parts = ({"op": "contains", "value": word} for word in ("a", "b", "c", "d"))
+    case = asserted("echo a b c", *parts)
+    suite(skilled, *([case] * 12))
+    run(skilled, "--skill", "deploy", "--arm", "only=skill:none", "--trials", "5")
+
+    rate, score, both = (
+        skilled.whet("gate", *words)
+        for words in (
+            ("--min-rate", "40"),
+            ("--min-score", "0.4"),
+            ("--min-rate", "40", "--min-score", "0.4"),
+        )
+    )
+
+    assert (rate.code, score.code, both.code) == (1, 0, 1)
+    assert "only on sh: 0 % of trials pass (0 % to " in rate.stdout
+    assert "only on sh: the mean score is 0.75 (0." in score.stdout
+    assert both.stdout.count("only on sh: ") == 2

@@ -187,3 +187,16 @@ def test_a_point_says_of_which_arm_and_of_how_many_cases_its_rate_is(project: Pr
     assert re.match(r"  \S+ +new +2 of 3 +0 %", told[3]), told[3]
     assert f"learned from {whole}\n" in planned.stdout
     assert "in which 2 of them ran" in from_part.stdout
+
+
+def test_retries_raise_no_rate_of_the_history(project: Project) -> None:
+    """Each trial fails at first and passes at the second attempt."""
+    project.settings(SHELL)
+    command = f"f={project.outside}/$WHET_CASE_ID; if [ -e $f ]; then echo yes; else touch $f; echo no; fi"
+    run(project, command, "--retries", "1")
+
+    found, gate = history(project), json.loads(project.whet("gate", "--min-rate", "50", "--json").stdout)
+
+    assert found["points"][0]["rate"]["value"] == 0.0
+    assert next(iter(gate["rates"].values()))["value"] == 0.0
+    assert "95 % interval on these cases" in project.whet("history", "suite").stdout

@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from whet.grade.comparison import compare_arms, compare_candidates, decide
-from whet.grade.gate import gate_cost, more_to_decide, rates_of
-from whet.model.comparison import ArmSamples, RunSamples, Sampled
-from whet.report.comparison import comparison_document, comparison_lines, comparisons_document
+from whet.grade.comparison import compare_arms, compare_candidates, comparisons_of, decide
+from whet.grade.gate import gate_cost, gate_like_these, more_to_decide, rates_of
+from whet.model.comparison import ArmSamples, Comparison, RunSamples, Sampled
+from whet.report.comparison import (
+    comparison_document,
+    comparison_lines,
+    comparisons_document,
+    meaning,
+    sentence,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import decisions
@@ -257,7 +263,60 @@ def test_the_words_say_the_decision_first_and_what_may_be_chance():
     assert lines[0] == "new against old, on claude"
     assert lines[1].startswith("  decision    new is better than old on claude: +80 points (95 % interval +")
     assert any("8 better, 0 worse, 0 the same" in line for line in lines)
-    assert lines[-1] == "  looks       looked at 2 times, not interleaved: the arms ran at different times"
+    assert lines[2].startswith(
+        "  means       new passes 80 points more often (20 % to 100 %); on these cases the true gain is"
+    )
+    assert lines[2].endswith(", sure in 19 of 20 runs")
+    assert lines[-1] == "  looks       the arms ran at different times; look 2 at this run"
+
+
+@pytest.mark.parametrize(("cases", "told"), [(1, "on this 1 case"), (3, "on these 3 cases"), (5, None)])
+def test_a_headline_says_on_how_few_cases_it_is(cases, told):
+    found = _compared({f"c{n}": "fffff" for n in range(cases)}, {f"c{n}": "ppppp" for n in range(cases)})
+
+    said = sentence(found)
+
+    assert ("on this" in said or "on these" in said) == (told is not None)
+    assert told is None or f"+100 points {told} (" in said
+
+
+def test_what_is_not_known_is_told_as_all_that_fits():
+    found = _compared({f"c{n}": "pfpf" for n in range(6)}, {f"c{n}": "pfff" for n in range(6)})
+
+    said = meaning(found)
+
+    assert said.startswith("looks 25 worse (50 % to 25 %), but anything from ")
+    assert " better fits, sure in 19 of 20 runs" in said
+
+
+def test_a_level_that_several_share_is_explained():
+    found = _compared({f"c{n}": "pfpf" for n in range(6)}, {f"c{n}": "pfff" for n in range(6)})
+
+    told = list(comparison_lines(replace(found, level=0.989)))[-1]
+
+    assert told.startswith(
+        "  looks       the arms took turns; first look; the interval is wider than one of 95 %, because"
+    )
+
+
+@pytest.mark.parametrize("trials", ["p", "pf", "ppf"])
+def test_other_cases_are_never_surer_than_these(trials):
+    drawn = random.Random(3)
+    for _ in range(40):
+        old, new = (
+            {f"c{n}": "".join(drawn.choice("pf") for _ in trials) for n in range(drawn.randint(2, 8))} for _ in range(2)
+        )
+        found = _compared(old, new)
+        assert found.like_these is None or (found.like_these.low <= found.low and found.high <= found.like_these.high)
+
+
+def test_a_gate_on_other_cases_asks_that_they_are_better_too():
+    few, many = (
+        _compared({f"c{n}": "fffff" for n in range(cases)}, {f"c{n}": "ppppp" for n in range(cases)})
+        for cases in (3, 30)
+    )
+
+    assert [gate_like_these(found).answer for found in (few, many)] == ["unknown", "pass"]
 
 
 def test_the_document_has_one_comparison_or_a_list():
@@ -358,3 +417,34 @@ def test_a_rate_that_is_looked_at_again_is_known_less_well():
     first, second = (rates_of(samples)["a", "r"] for samples in (once, again))
 
     assert second.low < first.low < first.value == second.value
+
+
+def _alike_on_runners(runners: int, drawn: random.Random) -> RunSamples:
+    """A run of two arms that are alike, on several runners."""
+    arms = tuple(
+        ArmSamples(
+            arm=arm,
+            runner=f"runner-{number}",
+            trials=tuple(
+                Sampled(case=f"case-{case}", value=float(drawn.random() < 0.5)) for case in range(8) for _ in range(4)
+            ),
+        )
+        for arm in ("old", "new")
+        for number in range(runners)
+    )
+    return RunSamples(name="run", arms=arms, weights={f"case-{case}": 1.0 for case in range(8)})
+
+
+def test_several_runners_share_one_error_unless_each_is_to_have_its_own():
+    drawn = random.Random(5)
+    runs = [_alike_on_runners(5, drawn) for _ in range(150)]
+
+    shared, apart = ([comparisons_of(run, per_runner=per_runner) for run in runs] for per_runner in (False, True))
+
+    def wrong(compared: list[tuple[Comparison, ...]]) -> int:
+        return sum(any(each.low > 0 or each.high < 0 for each in run) for run in compared)
+
+    assert wrong(shared) <= 150 * 0.05 < 150 * 0.08 <= wrong(apart)
+    assert {round(each.level, 4) for each in shared[0]} == {0.99}
+    assert {round(each.level, 4) for each in apart[0]} == {0.95}
+    assert all("each runner has its own 5 %" in each.notes[0] for each in apart[0])

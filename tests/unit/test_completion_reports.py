@@ -22,11 +22,14 @@ from whet.report.completion_files import compare, reports_csv, reports_markdown
 from whet.report.terminal import TerminalReporter
 
 
-def call(task: str, status: SampleStatus = "pass", score: float | None = None, run: int = 1) -> Sample:
+def call(
+    task: str, status: SampleStatus = "pass", score: float | None = None, run: int = 1, weight: float = 1.0
+) -> Sample:
     answered = status in {"pass", "fail"}
     return Sample(
         task=task,
         run=run,
+        weight=weight,
         status=status,
         score=score if score is not None else float(status == "pass"),
         latency_ms=12.5 if answered else None,
@@ -217,6 +220,25 @@ def test_a_difference_that_may_be_chance_is_no_regression() -> None:
     assert not change.regressed
     assert change.difference is not None
     assert change.difference.worse == ("t3",)
+
+
+@pytest.mark.parametrize(("scoring", "difference"), [("weighted_mean", 1 / 3), ("mean", -2 / 3)])
+def test_a_difference_weighs_tasks_as_their_scores_do(scoring: str, difference: float) -> None:
+    """One task of weight 10 got better, and five of weight 1 got worse."""
+    tasks = [("heavy", "fail", "pass", 10.0), *((f"t{number}", "pass", "fail", 1.0) for number in range(5))]
+    before, after = (
+        report(*(call(each[0], each[place], run=run, weight=each[3]) for each in tasks for run in range(1, 11)))
+        for place in (1, 2)
+    )
+    before, after = (report(*each.calls, scoring=scoring) for each in (before, after))
+
+    change = compare([before], [after])[0]
+
+    assert change.difference is not None
+    assert change.difference.value == pytest.approx(difference)
+    assert change.regressed == (difference < 0)
+    if scoring == "weighted_mean":
+        assert change.difference.value == pytest.approx((after.summary.score or 0) - (before.summary.score or 0))
 
 
 def test_skills_that_came_or_went_are_told_and_have_no_difference() -> None:

@@ -24,6 +24,8 @@ from whet.report.terminal import LiveProgress, TerminalReporter
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import decisions
 
+_NOT_ALIKE = "this does not mean that the arms are alike"
+
 
 def _samples(rounds_planned: int = 10, runner: str = "r", cases: int = 12, **arms: str) -> RunSamples:
     """A run whose every case went by these letters: p passed, f failed, e errored; the first arm is the baseline."""
@@ -192,7 +194,7 @@ def test_a_look_is_told_in_one_line():
         "35 % chance to decide by the end if 10 points are real"
     )
     assert look_line(_looked("decided", ("new", "better", 1.0))).endswith(": decided")
-    assert look_line(_looked("hopeless", ("new", "inconclusive", 0.05))).endswith(": hopeless")
+    assert look_line(_looked("hopeless", ("new", "inconclusive", 0.05))).endswith(": gives up")
 
 
 def test_a_plain_log_has_a_line_for_each_look():
@@ -221,7 +223,10 @@ def test_a_live_screen_keeps_the_last_look_below_its_bar():
     ("stop", "told"),
     [
         ("decided", "stopped after round 3 of 10: it is decided"),
-        ("hopeless", "stopped after round 3 of 10: a difference of 10 points would hardly be found by the end"),
+        (
+            "hopeless",
+            f"stopped after round 3 of 10: a difference of 10 points would hardly be found by the end; {_NOT_ALIKE}",
+        ),
         ("rounds", "stopped after round 3 of 10: that was the last round"),
         ("money", "stopped after round 3 of 10: the money is spent; --resume with a larger --max-cost continues"),
         (None, "stopped after round 3 of 10: it did not end"),

@@ -28,6 +28,7 @@ _COMPARED = with_options(
             help="How many points worse still counts as not worse.",
         ),
         click.option("--shared", is_flag=True, help="Compare two runs on the cases that both have."),
+        click.option("--per-runner", is_flag=True, help="Give each runner its own 5 %, instead of one for all."),
     )
 )
 _FIND = setting("output_dir", help="Find runs in this folder.")
@@ -39,7 +40,14 @@ _FIND = setting("output_dir", help="Find runs in this folder.")
 @_FIND
 @CONFIG
 def compare_command(
-    names: tuple[str, ...], *, margin: float, shared: bool, as_json: bool, config_file: Path | None, **given: Any
+    names: tuple[str, ...],
+    *,
+    margin: float,
+    shared: bool,
+    per_runner: bool,
+    as_json: bool,
+    config_file: Path | None,
+    **given: Any,
 ) -> int:
     """Compare arm B with arm A of RUN, or run B with run A.
 
@@ -47,15 +55,17 @@ def compare_command(
     """
     from whet.report.deciding import compare, encode
 
-    found = compare(names, _settings(given, config_file), margin=margin / 100, shared=shared)
+    found = compare(names, _settings(given, config_file), margin=margin / 100, shared=shared, per_runner=per_runner)
     click.echo(encode(found.document()) if as_json else "\n".join(found.lines()))
     return 0
 
 
 @click.command("gate", short_help="Exit with 0, 1 or 5: not worse, worse, or not known yet.")
 @_COMPARED
+@click.option("--like-these", is_flag=True, help="Require that other cases like these are better too.")
 @click.option("--max-cost-ratio", type=Number(0, min_open=True), metavar="X", help="Allow X times the cost.")
-@click.option("--min-rate", type=_POINTS, metavar="PERCENT", help="Require this rate instead of comparing.")
+@click.option("--min-rate", type=_POINTS, metavar="PERCENT", help="Require that so many trials pass; compare nothing.")
+@click.option("--min-score", type=Number(0, 1), metavar="SCORE", help="Require this mean score; compare nothing.")
 @click.option("--baseline", metavar="NAME", help="Compare with this stored baseline.")
 @JSON
 @_FIND
@@ -65,8 +75,11 @@ def gate_command(
     *,
     margin: float,
     shared: bool,
+    per_runner: bool,
+    like_these: bool,
     max_cost_ratio: float | None,
     min_rate: float | None,
+    min_score: float | None,
     baseline: str | None,
     as_json: bool,
     config_file: Path | None,
@@ -83,15 +96,21 @@ def gate_command(
     """
     from whet.report.deciding import encode, gate
 
-    if min_rate is not None and (baseline is not None or max_cost_ratio is not None):
-        raise UsageError("--min-rate is for one run by itself", hint="leave out --baseline and --max-cost-ratio")
+    alone = next(
+        (name for name, least in (("--min-rate", min_rate), ("--min-score", min_score)) if least is not None), None
+    )
+    if alone and (baseline is not None or max_cost_ratio is not None):
+        raise UsageError(f"{alone} is for one run by itself", hint="leave out --baseline and --max-cost-ratio")
     outcome = gate(
         names,
         _settings(given, config_file),
         margin=margin / 100,
         shared=shared,
+        per_runner=per_runner,
+        like_these=like_these,
         max_cost_ratio=max_cost_ratio,
         min_rate=None if min_rate is None else min_rate / 100,
+        min_score=min_score,
         baseline=baseline,
     )
     click.echo(encode(outcome.document()) if as_json else "\n".join(outcome.lines()))

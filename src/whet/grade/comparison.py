@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from math import erfc, inf, sqrt
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from whet.errors import Contaminated
 from whet.grade.amounts import ratio_of_means
 from whet.grade.difference import Difference, case_chance, chance, holm
 from whet.grade.doubts import doubt_about, error_of_judge
-from whet.grade.errored import differences, is_blameless, values_of
+from whet.grade.errored import Ways, differences, is_blameless, values_of
 from whet.grade.like_these import difference_like_these
 from whet.grade.quantiles import z_of
 from whet.grade.scores import Z95
@@ -35,12 +35,13 @@ from whet.model.comparison import (
     notes_on,
 )
 from whet.model.event import Results
-from whet.model.grade import CaseLift, Lift
+from whet.model.grade import PASSED, CaseLift, Lift
 from whet.model.run import TrialResult
 from whet.model.suite import NO_SKILL, SKILL
 
 # How much worse a candidate may be and still count as not worse, unless you say otherwise.
 MARGIN = 0.05
+_EACH_ITS_OWN = "each runner has its own 5 %: with several of them, one is wrong more often than that"
 # The evidence of a judge has its votes.
 _VOTES = '"votes"'
 
@@ -81,7 +82,7 @@ def compare_arms(
         high=ways.high,
         margin=margin,
         level=1 - erfc(z / sqrt(2)),
-        like_these=difference_like_these(values_of(baseline), values_of(candidate), weights),
+        like_these=_at_least_as_wide(difference_like_these(values_of(baseline), values_of(candidate), weights), ways),
         baseline_rate=ways.rate(lambda each: each.baseline),
         candidate_rate=ways.rate(lambda each: each.candidate),
         cases=_changes(baseline, candidate, weights or {}),
@@ -101,6 +102,13 @@ def compare_arms(
         judging=_judging(both, judge_error, _favour(verdict, ways.low, ways.high, margin)),
         stretch=found.stretch if found else 1.0,
     )
+
+
+def _at_least_as_wide(like_these: Interval | None, ways: Ways) -> Interval | None:
+    """Return what holds for other cases: never more than for these, since chance moves both."""
+    if like_these is None:
+        return None
+    return replace(like_these, low=min(like_these.low, ways.low), high=max(like_these.high, ways.high))
 
 
 def _judging(trials: Sequence[Sampled], error: float | None, favour: float | None) -> Judging | None:
@@ -135,18 +143,20 @@ def compare_candidates(
     return {candidate: each for (_, candidate), each in found.items()}
 
 
-# The names of a baseline and its candidate.
+# The names of a baseline and its candidate, and the same after the runner that they are compared on.
 Pair: TypeAlias = tuple[str, str]
+OnRunner: TypeAlias = tuple[str, str, str]
+_Names = TypeVar("_Names", Pair, OnRunner)
 
 
 def compare_pairs(
-    pairs: Mapping[Pair, tuple[Sequence[Sampled], Sequence[Sampled]]],
+    pairs: Mapping[_Names, tuple[Sequence[Sampled], Sequence[Sampled]]],
     weights: Weights | None = None,
     *,
     margin: float = MARGIN,
     z_of_level: Callable[[float], float] = z_of,
     judge_error: float | None = None,
-) -> dict[Pair, Comparison]:
+) -> dict[_Names, Comparison]:
     """Compare two arms at a time; all together they err as often as one comparison alone would (Holm).
 
     *z_of_level* says how far an interval of a level reaches, which is farther if this is one of several looks.
@@ -160,7 +170,7 @@ def compare_pairs(
         )
         for names, (first, second) in pairs.items()
     }
-    compared: dict[Pair, Comparison | None] = {}
+    compared: dict[_Names, Comparison | None] = {}
     remaining = len(pairs)
     for likely in sorted(set(chances.values())):
         # Those that are as likely have the same level, whatever their order.
@@ -168,7 +178,7 @@ def compare_pairs(
         for names in (names for names in pairs if chances[names] == likely):
             first, second = pairs[names]
             found = compared[names] = compare_arms(
-                first, second, weights, names=names, margin=margin, z=z, judge_error=judge_error
+                first, second, weights, names=(names[-2], names[-1]), margin=margin, z=z, judge_error=judge_error
             )
             # Only what is decided, also if its errored trials had gone the other way, makes it easier for the next.
             remaining -= found is not None and (found.low > 0 or found.high < 0)
@@ -182,20 +192,30 @@ def comparisons_of(
     candidates: Sequence[str] = (),
     pairs: Sequence[Pair] = (),
     margin: float = MARGIN,
+    per_runner: bool = False,
 ) -> tuple[Comparison, ...]:
     """Compare arms of a run, on each runner that both have: *pairs* of them, or all others with the *baseline*.
 
-    Without a name, the baseline is the first one.
+    Without a name, the baseline is the first one. All comparisons share one error, unless *per_runner* gives each
+    runner its own.
     """
     first = baseline or samples.names[0]
     # All of them, also those that are not asked for: they were tried too.
     pairs = pairs or tuple((first, name) for name in samples.names if name != first)
-    looks, z_of_level = looks_at(samples, len(pairs))
+    against = {
+        (runner, *pair): both
+        for runner in dict.fromkeys(runner for name, _ in pairs for runner in samples.of_arm(name))
+        for pair in pairs
+        if (both := _on_runner(samples, pair, runner)) is not None
+    }
+    runners = tuple(dict.fromkeys(runner for runner, _, _ in against))
+    apart = [{key: both for key, both in against.items() if key[0] == runner} for runner in runners]
+    own_error = (_EACH_ITS_OWN,) if per_runner and len(runners) > 1 else ()
     found: list[Comparison] = []
-    for runner in dict.fromkeys(runner for name, _ in pairs for runner in samples.of_arm(name)):
-        against = {pair: both for pair in pairs if (both := _on_runner(samples, pair, runner)) is not None}
+    for together in apart if per_runner else [against]:
+        looks, z_of_level = looks_at(samples, len(together))
         compared = compare_pairs(
-            against, samples.weights, margin=margin, z_of_level=z_of_level, judge_error=samples.judge_error
+            together, samples.weights, margin=margin, z_of_level=z_of_level, judge_error=samples.judge_error
         )
         found += (
             replace(
@@ -206,11 +226,12 @@ def comparisons_of(
                 notes=(
                     *_alike(samples, before, name),
                     *_apart(samples, before, name),
+                    *own_error,
                     *samples.notes,
                     *_never_loaded(samples, before, name, runner),
                 ),
             )
-            for (before, name), each in compared.items()
+            for (runner, before, name), each in compared.items()
             if not candidates or name in candidates
         )
     return tuple(found)
@@ -324,7 +345,13 @@ def sampled(result: TrialResult) -> Sampled:
         blameless=is_blameless(result.failure),
         judged=_judged(result),
         round=result.number,
+        held=_held(result),
     )
+
+
+def _held(result: TrialResult) -> bool | None:
+    """Return whether the checks of its first attempt held that did not error; None if all did."""
+    return next((attempt.status in PASSED for attempt in result.attempts if attempt.status != "errored"), None)
 
 
 def _judged(result: TrialResult) -> str | None:

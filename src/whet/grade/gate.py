@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import ceil, isinf, log
 from typing import Literal
 
@@ -57,6 +58,17 @@ def gate_comparison(found: Comparison) -> Answer:
     return "fail" if found.verdict == "worse" else "unknown"
 
 
+def gate_like_these(found: Comparison) -> Gated:
+    """Return whether the candidate is better on other cases like these too."""
+    like_these = found.like_these
+    who = f"{found.candidate} on other cases like these"
+    if like_these is None:
+        return Gated(answer="unknown", reason=f"{who}: one case says nothing about others; add cases")
+    low, high = (f"{100 * end:+.3g}" for end in (like_these.low, like_these.high))
+    answer: Answer = "pass" if like_these.low > 0 else "fail" if like_these.high < 0 else "unknown"
+    return Gated(answer=answer, reason=f"{who}: {low} to {high} points; more cases narrow this most")
+
+
 def gate_cost(found: Comparison, most: float) -> Gated:
     """Return whether the candidate costs at most so many times as much."""
     ratio = _cost_ratio(found)
@@ -79,6 +91,14 @@ def gate_rate(rate: Interval, least: float) -> Answer:
     if rate.low >= least:
         return "pass"
     return "fail" if rate.high < least else "unknown"
+
+
+def passing(samples: RunSamples) -> RunSamples:
+    """Return the same with trials that count by whether they pass, and not by their scores."""
+    arms = (
+        replace(each, trials=tuple(replace(trial, value=trial.share) for trial in each.trials)) for each in samples.arms
+    )
+    return replace(samples, arms=tuple(arms))
 
 
 def rates_of(samples: RunSamples) -> dict[tuple[str, str], Interval]:

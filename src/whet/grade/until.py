@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import erfc, sqrt
+from math import ceil, erfc, sqrt
 
 from whet.grade.comparison import decide, on_runners, sampled
 from whet.grade.difference import Difference
@@ -52,9 +52,10 @@ def _stop(seen: Sequence[Seen], until: Until, done: int) -> Stop | None:
 
 def _seen(samples: RunSamples, until: Until, done: int) -> Iterator[Seen]:
     # Not Holm: the level of a look must not depend on what the other candidates show.
-    alpha = alpha_of_each(len(samples.names) - 1)
+    compared = list(on_runners(samples, samples.names[0]))
+    alpha = alpha_of_each(sum(len(candidates) for _, _, candidates in compared))
     z = z_at(done, until.rounds, alpha)
-    for runner, baseline, candidates in on_runners(samples, samples.names[0]):
+    for runner, baseline, candidates in compared:
         for name, trials in candidates.items():
             doubt = doubt_about(baseline, trials, samples.weights, judge_error=samples.judge_error)
             ways = differences(baseline, trials, samples.weights, z=z, doubt=doubt)
@@ -86,14 +87,22 @@ def out_of_reach(plan: Plan) -> Iterator[str]:
     cases = len({execution.case.id for execution in plan.executions if execution.case.weight > 0})
     if until is None or not cases:
         return
-    last = z_at(until.rounds, until.rounds, alpha_of_each(len(plan.arms) - 1))
+    last = z_at(until.rounds, until.rounds, alpha_of_each(len(plan.arms) - 1, _runners(plan)))
     reach = effect_within_reach(cases, USUAL_SPREAD, until.rounds, alpha=erfc(last / sqrt(2)))
     if reach > until.effect:
         rounds = f"{until.rounds} rounds of {count(cases, 'case')}"
+        # Not rounded down: "20 points, and you look for 20" would be no reason to warn.
+        found = f"{rounds} find {ceil(100 * reach)} points or more in 80 % of runs"
         yield (
-            f"{rounds} find {100 * reach:.0f} points or more in 80 % of runs, and you look for {100 * until.effect:g}: "
+            f"{found}, and you look for {100 * until.effect:g}: "
             "allow more rounds (--max-rounds), add cases, or look for more (--effect)"
         )
+
+
+def _runners(plan: Plan) -> int:
+    """Return on how many runners arms are compared; arms that differ by their runner are compared once."""
+    arms = {(each.runner.id, each.arm) for each in plan.executions}
+    return max(1, sum((runner, plan.baseline) in arms for runner in {runner for runner, _ in arms}))
 
 
 class Looking:

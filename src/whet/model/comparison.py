@@ -47,6 +47,13 @@ class Sampled:
     judged: str | None = None
     # In which round it ran; None if that is not known.
     round: int | None = None
+    # Whether all of its checks held; None if it errored, or if that is not known beside its value.
+    held: bool | None = None
+
+    @property
+    def share(self) -> float | None:
+        """How it counts in the share of trials that pass, whatever its score is."""
+        return self.value if self.held is None else float(self.held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +94,9 @@ class RunSamples:
     command: str = "run"
     # The share of verdicts that the judge has wrong; None if nobody has said.
     judge_error: float | None = None
+    # The runs that the trials are of, and those whose failures selected their cases.
+    runs: tuple[str, ...] = ()
+    selected_from: tuple[str, ...] = ()
     # Arms that do not differ in anything, in groups.
     alike: tuple[tuple[str, ...], ...] = ()
     # The runs that these are of and of which trials are missing: itself, or one of two.

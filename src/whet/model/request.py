@@ -183,6 +183,8 @@ class RunRequest:
     until: Until | None = None
     # Whether a gate gives the exit code.
     gate: bool = False
+    # The runs whose failures selected what is run; `last_failed` finds them.
+    selected_from: tuple[str, ...] = ()
 
 
 def split_list(values: Iterable[str]) -> tuple[str, ...]:

@@ -174,6 +174,7 @@ def as_last_time(request: RunRequest, settings: Settings, suite: Path) -> tuple[
     request = replace(
         request,
         selection=replace(request.selection, only=last.failed()),
+        selected_from=last.selected_again(),
         skill=request.skill or last.skill,
         arms=request.arms or last.asked.arms,
     )

@@ -80,7 +80,12 @@ def settle_evaluation(request: EvalRequest) -> PlannedEvaluation:
     loaded = _benchmark(request)
     if run.last_failed:
         last = newest_run(settings.output_dir, loaded.benchmark.source)
-        run = replace(run, arms=run.arms or last.asked.arms, selection=replace(run.selection, only=last.failed()))
+        run = replace(
+            run,
+            arms=run.arms or last.asked.arms,
+            selection=replace(run.selection, only=last.failed()),
+            selected_from=last.selected_again(),
+        )
     commits = earlier.run.asked.commits if earlier else {}
     arms, found = callable_arms(request.asked.skills, run.arms, settings, commits)
     skills = {key: each.skill for key, each in found.items()}

@@ -59,6 +59,9 @@ class Baseline:
     # How often its run was looked at before it ended, as `RunSamples` has it: an arm may have ended as lucky as it was.
     grown_from: tuple[int, ...] = ()
     rounds_planned: int | None = None
+    # The runs that its trials are of, and those whose failures selected its cases, as `RunSamples` has them.
+    runs: tuple[str, ...] = ()
+    selected_from: tuple[str, ...] = ()
     arms: tuple[_Arm, ...]
 
     def samples(self) -> RunSamples:
@@ -78,6 +81,8 @@ class Baseline:
             digests=self.digests,
             grown_from=self.grown_from,
             rounds_planned=self.rounds_planned,
+            runs=self.runs or (self.run_id,),
+            selected_from=self.selected_from,
             interleaved=False,
         )
 
@@ -104,6 +109,8 @@ def save_baseline(path: Path, samples: RunSamples, *, suite: str, digest: str | 
         digests=dict(samples.digests),
         grown_from=samples.grown_from,
         rounds_planned=samples.rounds_planned,
+        runs=samples.runs,
+        selected_from=samples.selected_from,
         arms=tuple(_Arm(arm=each.arm, runner=each.runner, cases=_by_case(each)) for each in samples.arms),
     )
     with writing(path):

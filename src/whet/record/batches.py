@@ -112,6 +112,8 @@ class RecordedBatch:
             digests={f"{name}/{case}": digest for name, each in compared for case, digest in each.digests.items()},
             grown_from=tuple(sorted({size for _, each in compared for size in each.grown_from})),
             interleaved=all(each.interleaved for _, each in compared),
+            runs=tuple(run for _, each in compared for run in each.runs),
+            selected_from=tuple(run for _, each in compared for run in each.selected_from),
             alike=first.alike,
             unfinished=(self.run_dir.name,) if any(run.missing > 0 for _, run in self.runs) else (),
             notes=tuple(dict.fromkeys((*(note for _, each in compared for note in each.notes), *self._unbegun()))),

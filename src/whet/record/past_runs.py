@@ -1,20 +1,27 @@
-"""What the recorded runs of a suite say about its checks: which of them decide, and which cases always end alike."""
+"""The earlier runs of a suite: which of them tested the same, and what they say about its checks."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from whet.dataclass import dataclass
 from whet.errors import StoreError
+from whet.model import wire
 from whet.model.grade import PASSED
 from whet.model.run import TrialResult
 from whet.model.suite import Case, Suite
-from whet.record.recorded_run import read_run, run_folders
+from whet.record.folder import JOURNAL_FILE, SOURCES_FILE
+from whet.record.inside import read_inside
+from whet.record.recorded_run import RecordedRun, read_run, run_folders
 from whet.record.run_file import RunFile, read_run_file
 
 # Older runs are of less interest, and reading them takes long.
 _MOST_RUNS = 20
+_LARGEST_SOURCES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +93,60 @@ def _folders(suite: Suite, output_dir: Path) -> list[Path]:
         if len(found) == _MOST_RUNS:
             break
     return list(found.values())
+
+
+def runs_before(run: RecordedRun) -> tuple[str, ...]:
+    """Return the runs before *run* that tried some of the same: the same content, executions and runners."""
+    content, executions = content_of(run.run_dir, run.asked), _executions(run.asked)
+    # What is regraded, and what was merged, is counted once.
+    passed_over = set(run.asked.own_runs(run.run_dir.name))
+    found: list[str] = []
+    for folder, asked in _asked(run.run_dir.parent):
+        passed_over |= {each.run for each in asked.merged}
+        if folder.name >= run.run_dir.name or folder.name in passed_over or asked.regraded_from:
+            continue
+        alike = asked.suite_path == run.asked.suite_path and not executions.isdisjoint(_executions(asked))
+        if alike and _has_begun(folder) and content_of(folder, asked) == content:
+            found.append(folder.name)
+    return tuple(reversed(found))
+
+
+def _executions(asked: RunFile) -> set[str]:
+    return {line.rpartition(" x")[0] for line in asked.plan}
+
+
+def _has_begun(folder: Path) -> bool:
+    journal = folder / JOURNAL_FILE
+    return journal.is_file() and journal.stat().st_size > 0
+
+
+class _Source(Struct):
+    size: int
+    digest: str | None = None
+
+
+def content_of(run_dir: Path, asked: RunFile) -> str:
+    """Return a hash of what was tested: the suite, the arms, the runners, and all files that agents start from."""
+    settings = sorted((row.key, row.value) for row in asked.settings if row.key.startswith("runners."))
+    facts = [
+        asked.suite_digest,
+        sorted(asked.arm_facts.items()),
+        settings,
+        asked.model,
+        asked.skill_digest,
+        _sources(run_dir),
+    ]
+    return hashlib.sha256(wire.encode(facts)).hexdigest()[:16]
+
+
+def _sources(run_dir: Path) -> list[str]:
+    """Return the hashes of the files that agents start from; their places may be others each time."""
+    found = read_inside(run_dir, SOURCES_FILE, _LARGEST_SOURCES)
+    try:
+        files = wire.decode(found[0], dict[str, _Source]) if found else {}
+    except wire.WireError:
+        return []
+    return sorted(each.digest or str(each.size) for each in files.values())
 
 
 def _asked(output_dir: Path) -> Iterator[tuple[Path, RunFile]]:

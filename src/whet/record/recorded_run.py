@@ -108,6 +108,8 @@ class RecordedRun(BegunRun):
             interleaved=self.asked.seed is not None,
             command=self.asked.command or "run",
             judge_error=self._judge_error,
+            runs=self.asked.own_runs(self.run_dir.name),
+            selected_from=self.asked.selected_from,
             alike=self._alike(),
             unfinished=(self.run_dir.name,) if self.missing > 0 else (),
             notes=tuple(notes_on(voided=self.asked.voided, missing=self.missing, mistaken=tuple(self._mistaken()))),
@@ -161,6 +163,10 @@ class RecordedRun(BegunRun):
                 f"nothing failed in the last run ({self.run_dir.name})", hint="leave out --last-failed"
             )
         return failed if self.asked.baseline is None else failed | frozenset(self._beside(failed))
+
+    def selected_again(self) -> tuple[str, ...]:
+        """Return the runs that decided what is in a run of its failures: itself, and those that selected its own."""
+        return (*self.asked.own_runs(self.run_dir.name), *self.asked.selected_from)
 
     def _beside(self, failed: frozenset[ExecutionKey]) -> Iterator[ExecutionKey]:
         """Yield the executions that are compared with *failed* ones: on the same runner, or in an arm with its own."""

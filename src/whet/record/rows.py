@@ -125,6 +125,11 @@ class TrialRow(Struct, kw_only=True):
         return self.attempts[0].status if len(self.attempts) > 1 else self.status
 
     @property
+    def counted(self) -> Status:
+        """How its first attempt ended that did not error, by which it counts in rates that are compared."""
+        return next((each.status for each in self.attempts if each.status != "errored"), self.status)
+
+    @property
     def spending(self) -> Spending:
         """What was paid for all attempts, by who asked for it."""
         return sum((each.spending for each in self.attempts), Spending())

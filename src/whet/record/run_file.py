@@ -101,6 +101,8 @@ class RunFile(Struct, frozen=True, kw_only=True):
     config_file: str | None = None
     flags: dict[str, Any] = field(default_factory=dict)
     selection: Selection = field(default_factory=Selection)
+    # The run whose failures were selected, and those whose failures it had selected itself; an older whet did not say.
+    selected_from: tuple[str, ...] = ()
     settings: tuple[SettingShown, ...] = ()
     typed: Typed = Typed()
     update_snapshots: bool = False
@@ -148,6 +150,10 @@ class RunFile(Struct, frozen=True, kw_only=True):
     merged: tuple[MergedFrom, ...] = ()
     # Whether each line of the journal has a hash; an older whet did not say so.
     journal: str | None = None
+
+    def own_runs(self, name: str) -> tuple[str, ...]:
+        """Return the runs that its trials are of: its own *name*, and those that it regrades or was merged from."""
+        return (name, *((self.regraded_from,) if self.regraded_from else ()), *(each.run for each in self.merged))
 
     def setting(self, key: str) -> str | None:
         """Return the text of the setting that was in force for the dotted *key*."""
@@ -205,6 +211,7 @@ def run_facts(
         config_file=_absolute(request.config_file),
         flags={name: _absolute(value) if isinstance(value, Path) else value for name, value in request.flags.items()},
         selection=_selection(request, plan),
+        selected_from=request.selected_from,
         settings=tuple(SettingShown(key=key, value=value, origin=origin) for key, value, origin in described),
         typed=Typed(cwd=str(Path.cwd()), again=request.again, going_on=request.going_on),
         update_snapshots=request.update_snapshots,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import floor
 from typing import Any
 
 from msgspec import to_builtins
@@ -15,7 +16,12 @@ from whet.reading.text import count, duration, money, number, percent
 
 SCHEMA = "whet/comparison/1"
 _CASES_SHOWN = 10
+# With fewer cases, a headline says on how many it is.
+_FEW_CASES = 5
+_NEARLY_ALWAYS = 0.995
 _CHECKED_ALIKE = "the decision is the same without them, and if all of them failed or all passed"
+_USUAL_LEVEL = 0.95
+_SURER = "; the interval is wider than one of 95 %, because several looks, candidates or runners share one error"
 _NOTHING = "no case has a trial in both arms that did not error"
 _TITLES: dict[Amount, str] = {"cost_usd": "cost", "seconds": "time", "tokens": "tokens", "steps": "steps"}
 
@@ -31,8 +37,37 @@ def sentence(found: Comparison, *, is_summary: bool = False) -> str:
     level = f"{100 * found.level:.3g} % interval"
     interval = f"({level} {points(found.low)} to {points(found.high)})"
     known = found.trials > 0 if is_summary else counts(found)
-    moved = f"{points(found.difference)} points {interval}" if known else f"{_NOTHING} {interval}"
+    moved = f"{points(found.difference)} points{_few(found)} {interval}" if known else f"{_NOTHING} {interval}"
     return f"{_decided(found)}{f' on {found.runner}' if found.runner else ''}: {moved}"
+
+
+def _few(found: Comparison) -> str:
+    """Return on how many cases a decision is, if they are so few that others may well go otherwise."""
+    both = sum(case.baseline is not None and case.candidate is not None for case in found.cases)
+    return f" on {'this 1 case' if both == 1 else f'these {both} cases'}" if 0 < both < _FEW_CASES else ""
+
+
+def meaning(found: Comparison) -> str:
+    """Return what a decision means, in a sentence for people who know no intervals."""
+    low, high, moved = (points(abs(each), sign=False) for each in (found.low, found.high, found.difference))
+    share = _score if found.scored else percent
+    rates = f"{share(found.baseline_rate.value)} to {share(found.candidate_rate.value)}"
+    sure = f"sure in {_in_words(found.level)} runs"
+    if found.low > 0 or found.high < 0:
+        often = f"{moved} points {'more' if found.low > 0 else 'less'} often"
+        verb = f"scores {moved} points {'higher' if found.low > 0 else 'lower'}" if found.scored else f"passes {often}"
+        ends = (low, high) if found.low > 0 else (high, low)
+        what = "gain" if found.low > 0 else "loss"
+        where = f"on these cases the true {what} is between {ends[0]} and {ends[1]}, {sure}"
+        return f"{found.candidate} {verb} ({rates}); {where}"
+    looks = "looks alike" if moved == "0" else f"looks {moved} {'better' if found.difference > 0 else 'worse'}"
+    return f"{looks} ({rates}), but anything from {low} worse to {high} better fits, {sure}"
+
+
+def _in_words(level: float) -> str:
+    """Return a level as "19 of 20", or "99 of 100"."""
+    of = 20 if round(level, 2) == _USUAL_LEVEL else 100 if level < _NEARLY_ALWAYS else 1000
+    return f"{floor(of * level + 0.001):,} of {of:,}"
 
 
 def counts(found: Comparison) -> bool:
@@ -52,7 +87,7 @@ def look_line(looked: Looked) -> str:
     open_ones = [each.chance for each in look.seen if each.verdict == "inconclusive"]
     real = f"if {points(until.effect, sign=False)} points are real"
     ahead = f"{percent(min(open_ones))} chance to decide by the end {real}" if open_ones else "decided"
-    outlook = {"hopeless": "hopeless", "rounds": "that was the last one"}.get(look.stop or "", ahead)
+    outlook = {"hopeless": "gives up", "rounds": "that was the last one"}.get(look.stop or "", ahead)
     cost = "" if looked.cost_usd is None else f", {money(looked.cost_usd)} spent"
     # What may be cut off on a narrow screen comes last.
     return f"round {look.round} of {until.rounds}{cost}: {seen}: {outlook}"
@@ -65,7 +100,8 @@ def why_stopped(results: Results) -> str:
         return next(notes_on(voided=(), missing=missing_of(results)), "")
     words: dict[Stop | None, str] = {
         "decided": "it is decided",
-        "hopeless": f"a difference of {points(until.effect, sign=False)} points would hardly be found by the end",
+        "hopeless": f"a difference of {points(until.effect, sign=False)} points would hardly be found by the end; "
+        "this does not mean that the arms are alike",
         "rounds": "that was the last round",
         "money": "the money is spent; --resume with a larger --max-cost continues",
         None: "it did not end",
@@ -92,6 +128,8 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     """Yield all that a comparison says, the decision first."""
     yield f"{found.candidate} against {found.baseline}" + (f", on {found.runner}" if found.runner else "")
     yield f"  decision    {sentence(found)}"
+    if counts(found):
+        yield f"  means       {meaning(found)}"
     share = _score if found.scored else percent
     rates = (
         (found.baseline, found.baseline_rate, sum(case.baseline_trials for case in found.cases)),
@@ -102,7 +140,8 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     )
     yield f"  {'mean score' if found.scored else 'rates':10}  {words}"
     yield f"  like these  {_like_these(found)}"
-    for label, text in (("cases", line) for line in _case_lines(found.cases, share)):
+    together = found.low > 0 or found.high < 0
+    for label, text in (("cases", line) for line in _case_lines(found.cases, share, together=together)):
         yield f"  {label:10}  {text}" if not text.startswith(" ") else f"              {text.strip()}"
     for change in found.amounts:
         yield f"  {_TITLES[change.amount]:10}  {_amount(change, found)}"
@@ -135,14 +174,15 @@ def _score(value: float) -> str:
     return f"{value:.2f}"
 
 
-def _case_lines(cases: Sequence[CaseChange], share: Callable[[float], str]) -> Iterator[str]:
+def _case_lines(cases: Sequence[CaseChange], share: Callable[[float], str], *, together: bool) -> Iterator[str]:
     alone = [case for case in cases if case.baseline is None or case.candidate is None]
     better = sum(case.value > 0 for case in cases)
     worse = sum(case.value < 0 for case in cases)
     sure = sum(not case.may_be_chance for case in cases if case.value)
     same = len(cases) - better - worse - len(alone)
     rest = f"; {len(alone)} without a value in both arms" if alone else ""
-    chance = "each may be chance" if not sure else f"{sure} of them not by chance"
+    alone_or_not = "; together they are" if together else ""
+    chance = f"no single case is certain by itself{alone_or_not}" if not sure else f"{sure} of them not by chance"
     yield f"{better} better, {worse} worse, {same} the same" + (f"; {chance}" if better + worse else "") + rest
     moved = sorted((case for case in cases if case.value), key=lambda case: (case.may_be_chance, -abs(case.value)))
     for case in moved[:_CASES_SHOWN]:
@@ -205,8 +245,9 @@ def _rounds(found: Comparison) -> str:
 
 
 def _looks(found: Comparison) -> str:
-    mixed = "interleaved" if found.interleaved else "not interleaved: the arms ran at different times"
-    return f"looked at {'once' if found.looks == 1 else f'{found.looks} times'}, {mixed}"
+    mixed = "the arms took turns" if found.interleaved else "the arms ran at different times"
+    look = "first look" if found.looks == 1 else f"look {found.looks} at this run"
+    return f"{mixed}; {look}{_SURER if round(found.level, 3) > _USUAL_LEVEL else ''}"
 
 
 def comparison_document(found: Comparison) -> dict[str, Any]:

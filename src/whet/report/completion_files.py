@@ -174,7 +174,7 @@ def _change_of(
     key: _Key, before: CompletionReport | None, after: CompletionReport | None, margin: float
 ) -> SkillChange:
     old, new = _scores(before), _scores(after)
-    difference = paired_difference(old, new)
+    difference = paired_difference(old, new, weights=_weights(after or before))
     return SkillChange(
         skill=key[0],
         benchmark=key[1],
@@ -194,6 +194,13 @@ def _scores(report: CompletionReport | None) -> dict[str, list[float]]:
         return {}
     found = by_task(report.calls)
     return {task: [sample.score for sample in samples] for task, samples in found.items()}
+
+
+def _weights(report: CompletionReport | None) -> dict[str, float] | None:
+    """Return how much each task counts in the score of a report; None if all count the same."""
+    if report is None or report.scoring != "weighted_mean":
+        return None
+    return {call.task: call.weight for call in report.calls}
 
 
 def changes_json(changes: Sequence[SkillChange]) -> bytes:

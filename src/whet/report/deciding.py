@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,63 +20,46 @@ from whet.grade.gate import (
     More,
     gate_comparison,
     gate_cost,
+    gate_like_these,
     gate_rate,
     more_for_cost,
     more_for_rate,
     more_to_decide,
+    passing,
     rates_of,
     worst,
 )
 from whet.model import wire
-from whet.model.comparison import MOST_ROUNDS, ArmSamples, Comparison, RunSamples, Sampled
+from whet.model.benchmark import Interval
+from whet.model.comparison import MOST_ROUNDS, RunSamples, Sampled
 from whet.model.request import Settings
 from whet.reading.text import count, duration, money, path_for_people, percent
 from whet.record.baselines import baseline_path, read_baseline, save_baseline
 from whet.record.batches import RecordedBatch, find_runs, read_recorded
+from whet.record.past_runs import runs_before
 from whet.record.recorded_run import RecordedRun
-from whet.report.comparison import comparison_lines, comparisons_document, sentence
+from whet.report.between_runs import Compared, compare_across, some_of
+from whet.report.comparison import sentence
 
 _RUN_AND_ARMS, _TWO = 3, 2
 _Recorded: TypeAlias = RecordedRun | RecordedBatch
 _MONEY = "run.max_cost_usd"
-_NAMES_SHOWN = 5
 _HARDLY = "more trials of this run would hardly decide it"
 _ERRORED = "more trials would error too: mend what made them error, and run it again"
 _TOGETHER = (
     "to decide it, run both with more trials, best as arms of one run: whet run SUITE --arm old=... --arm new=..."
 )
-_AT_DIFFERENT_TIMES = (
-    "the arms ran at different times, so a change of the provider or the machine between them counts too"
-)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """What was compared: the trials, and what came of it."""
-
-    samples: RunSamples
-    comparisons: tuple[Comparison, ...]
-    # If the arms are of one run.
-    run: RecordedRun | None = None
-
-    def lines(self) -> Iterator[str]:
-        """Yield all that was found, in words."""
-        for number, found in enumerate(self.comparisons):
-            yield from ("",) if number else ()
-            yield from comparison_lines(found)
-
-    def document(self) -> dict[str, Any]:
-        """Return what was found as JSON."""
-        return comparisons_document(self.comparisons)
-
-
-def compare(names: Sequence[str], settings: Settings, *, margin: float, shared: bool = False) -> Compared:
+def compare(
+    names: Sequence[str], settings: Settings, *, margin: float, shared: bool = False, per_runner: bool = False
+) -> Compared:
     """Compare what *names* say: arms of the newest run or of a run, or two runs."""
     if len(names) > _RUN_AND_ARMS:
         raise UsageError("name a run and two arms at most", hint="whet compare RUN A B")
     if len(names) == _TWO and all(_is_run(name, settings) for name in names):
         before, after = (run_with_trials(name, settings) for name in names)
-        return _compare_runs(before, after, settings, margin=margin, shared=shared)
+        return _compare_runs(before, after, settings, margin=margin, shared=shared, per_runner=per_runner)
     named = len(names) in {1, _RUN_AND_ARMS} or (names and _is_run(names[0], settings))
     run, *arms = names if named else ("latest", *names)
     recorded = run_with_trials(run, settings)
@@ -90,14 +73,10 @@ def compare(names: Sequence[str], settings: Settings, *, margin: float, shared: 
             hint="run it with --arm old=... --arm new=..., name two runs, or ask for a rate with gate --min-rate",
         )
     own = recorded if isinstance(recorded, RecordedRun) else None
-    found = comparisons_of(samples, baseline=arms[0] if arms else None, candidates=tuple(arms[1:]), margin=margin)
-    return Compared(samples=samples, comparisons=_some(found, samples), run=own)
-
-
-def _some(found: tuple[Comparison, ...], samples: RunSamples) -> tuple[Comparison, ...]:
-    if not found:
-        raise UsageError(f"no case of {samples.name} has a trial that counts in both arms")
-    return found
+    found = comparisons_of(
+        samples, baseline=arms[0] if arms else None, candidates=tuple(arms[1:]), margin=margin, per_runner=per_runner
+    )
+    return Compared(samples=samples, comparisons=some_of(found, samples), run=own)
 
 
 def _must_know(arms: Sequence[str], samples: RunSamples) -> None:
@@ -128,13 +107,13 @@ def _samples(run: _Recorded, settings: Settings) -> RunSamples:
     return samples if error is None else replace(samples, judge_error=error)
 
 
-def _compare_runs(before: _Recorded, after: _Recorded, settings: Settings, *, margin: float, shared: bool) -> Compared:
+def _compare_runs(before: _Recorded, after: _Recorded, settings: Settings, **how: Any) -> Compared:
     """Compare the arms of the same name of two runs, or their only ones."""
     if before.run_dir == after.run_dir:
         raise UsageError(f"{before.run_dir.name} is one run", hint="name another one to compare it with")
-    if not shared:
+    if not how["shared"]:
         _refuse_other_suite(before, after)
-    return compare_across(_samples(before, settings), _samples(after, settings), margin=margin, shared=shared)
+    return compare_across(_samples(before, settings), _samples(after, settings), **how)
 
 
 def _refuse_other_suite(before: _Recorded, after: _Recorded) -> None:
@@ -145,79 +124,15 @@ def _refuse_other_suite(before: _Recorded, after: _Recorded) -> None:
         )
 
 
-def on_shared_cases(before: RunSamples, after: RunSamples) -> tuple[RunSamples, RunSamples]:
-    """Return both without the cases that ask or check something else by now: they share no more than a name."""
-    both = before.digests.keys() & after.digests.keys()
-    changed = [case for case in after.weights if case in both and before.digests[case] != after.digests[case]]
-    if not changed:
-        return before, after
-    if len(changed) == len(before.weights.keys() & after.weights.keys()):
-        raise UsageError(
-            f"every case of {before.name} and {after.name} has changed between them: there is nothing to compare"
-        )
-    note = f"changed between them, so not compared: {', '.join(changed)}"
-    kept = (replace(before, arms=_without(before, changed)), replace(after, arms=_without(after, changed)))
-    return kept[0], replace(kept[1], notes=(note, *after.notes))
-
-
-def _without(samples: RunSamples, cases: Sequence[str]) -> tuple[ArmSamples, ...]:
-    return tuple(
-        replace(arm, trials=tuple(trial for trial in arm.trials if trial.case not in cases)) for arm in samples.arms
-    )
-
-
-def compare_across(before: RunSamples, after: RunSamples, *, margin: float, shared: bool) -> Compared:
-    """Compare two sets of trials that ran at different times, arm by arm; of one suite, or on what they share."""
-    if shared:
-        before, after = on_shared_cases(before, after)
-    pairs = [(name, name) for name in after.names if name in before.names]
-    if not pairs and len(before.names) == len(after.names) == 1:
-        pairs = [(before.names[0], after.names[0])]
-    if not pairs:
-        known = "; ".join(f"{run.name} has {', '.join(run.names) or 'none'}" for run in (before, after))
-        raise UsageError(f"{before.name} and {after.name} have no arm of the same name", hint=known)
-    alone = len(pairs) == 1
-    old_name, new_name = (
-        {name: run.name if alone else f"{run.name} {name}" for name in run.names} for run in (before, after)
-    )
-    # All in one: several pairs are several chances to be wrong, and share one error.
-    both = RunSamples(
-        name=after.name,
-        arms=(
-            *(replace(each, arm=old_name[each.arm]) for each in before.arms if each.arm in dict(pairs)),
-            *(replace(each, arm=new_name[each.arm]) for each in after.arms if each.arm in dict(pairs).values()),
-        ),
-        weights={**before.weights, **after.weights},
-        grown_from=tuple(sorted({*before.grown_from, *after.grown_from})),
-        rounds_planned=max(before.rounds_planned or 0, after.rounds_planned or 0) or None,
-        interleaved=False,
-        judge_error=after.judge_error,
-        unfinished=(*before.unfinished, *after.unfinished),
-        notes=(_AT_DIFFERENT_TIMES, *_only_in_one(before, after, pairs), *before.notes, *after.notes),
-    )
-    found = comparisons_of(both, pairs=[(old_name[old], new_name[new]) for old, new in pairs], margin=margin)
-    return Compared(samples=replace(after, unfinished=both.unfinished), comparisons=_some(found, after))
-
-
-def _only_in_one(before: RunSamples, after: RunSamples, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield the arms and cases that one of two has alone: nothing is decided about them."""
-    for run, other, names in ((before, after, {old for old, _ in pairs}), (after, before, {new for _, new in pairs})):
-        arms = [name for name in run.names if name not in names]
-        own, others = ({trial.case for arm in each.arms for trial in arm.trials} for each in (run, other))
-        cases = [case for case in run.weights if case in own - others]
-        for noun, found in (("arm", arms), ("case", cases)):
-            if found:
-                shown = [*found[:_NAMES_SHOWN], *((f"{len(found) - _NAMES_SHOWN} more",) * (len(found) > _NAMES_SHOWN))]
-                yield f"only in {run.name}, so not compared: {count(len(found), noun)} ({', '.join(shown)})"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOutcome:
     """What a gate answers, and why."""
 
     gated: tuple[Gated, ...]
     compared: Compared | None = None
-    rates: dict[str, Any] | None = None
+    # The shares of trials that pass, and the mean scores, if they were asked for.
+    rates: dict[str, Interval] | None = None
+    scores: dict[str, Interval] | None = None
     more: More | None = None
     # If no more trials of the run would decide, what would.
     otherwise: str = _HARDLY
@@ -277,6 +192,7 @@ class GateOutcome:
             "exit_code": self.code,
             "gated": self.gated,
             "rates": self.rates,
+            "scores": self.scores,
             "comparison": self.compared.document() if self.compared else None,
             "more": self.more,
             "notes": self.notes,
@@ -289,18 +205,25 @@ def gate(
     *,
     margin: float,
     shared: bool = False,
+    per_runner: bool = False,
+    like_these: bool = False,
     max_cost_ratio: float | None = None,
     min_rate: float | None = None,
+    min_score: float | None = None,
     baseline: str | None = None,
 ) -> GateOutcome:
     """Decide whether a candidate may take the place of its baseline, or whether a rate is high enough."""
-    if min_rate is not None:
-        return _gate_rate(names, settings, min_rate)
+    if min_rate is not None or min_score is not None:
+        return _gate_rates(names, settings, min_rate, min_score)
     if baseline is not None:
-        compared = _compare_with_baseline(names, settings, baseline, margin=margin, shared=shared)
+        compared = _compare_with_baseline(
+            names, settings, baseline, margin=margin, shared=shared, per_runner=per_runner
+        )
     else:
-        compared = compare(names, settings, margin=margin, shared=shared)
+        compared = compare(names, settings, margin=margin, shared=shared, per_runner=per_runner)
     gated = [Gated(answer=gate_comparison(found), reason=sentence(found)) for found in compared.comparisons]
+    if like_these:
+        gated += map(gate_like_these, compared.comparisons)
     if max_cost_ratio is not None:
         gated += (gate_cost(found, max_cost_ratio) for found in compared.comparisons)
     # More trials of one run say little if the other side does not grow with it.
@@ -314,7 +237,7 @@ def gate(
         otherwise=_ERRORED if errored else _HARDLY if own else _TOGETHER,
         run=compared.samples.name,
         command=compared.samples.command,
-        notes=tuple(dict.fromkeys(note for found in compared.comparisons for note in found.notes)),
+        notes=(*dict.fromkeys(note for found in compared.comparisons for note in found.notes), *_before(compared.run)),
         unfinished=compared.samples.unfinished,
         limited=_limited(compared.run),
         afresh=_afresh(compared.run, more),
@@ -356,38 +279,88 @@ def _afresh(run: RecordedRun | None, more: More | None) -> str | None:
     return shlex.join((*start, "--until-decided", *effect, *margin, "--max-rounds", str(more.trials)))
 
 
-def _gate_rate(names: Sequence[str], settings: Settings, least: float) -> GateOutcome:
+def _gate_rates(
+    names: Sequence[str], settings: Settings, min_rate: float | None, min_score: float | None
+) -> GateOutcome:
+    """Ask for the share of trials that pass, for the mean score, or for both."""
     if len(names) > 1:
-        raise UsageError("--min-rate looks at one run", hint="whet gate RUN --min-rate 80")
+        raise UsageError("--min-rate and --min-score look at one run", hint="whet gate RUN --min-rate 80")
     recorded = run_with_trials(names[0] if names else "latest", settings)
     samples = _samples(recorded, settings)
-    rates = rates_of(samples)
-    # What a baseline does is no reason to hold a candidate back.
-    asked = {key: rate for key, rate in rates.items() if len(samples.names) == 1 or key[0] != samples.names[0]}
-    if not asked:
-        raise UsageError(f"no trial of {samples.name} counts, so it has no rate")
-    gated = tuple(
-        Gated(
-            answer=gate_rate(rate, least),
-            reason=f"{arm} on {runner}: {percent(rate.value)} ({percent(rate.low)} to {percent(rate.high)}), "
-            f"and {percent(least)} is asked for{_errored(samples.of_arm(arm)[runner])}",
-        )
-        for (arm, runner), rate in asked.items()
+    asked = [
+        *(_ask_rates(passing(samples), min_rate, _rate_words) if min_rate is not None else ()),
+        *(_ask_rates(samples, min_score, _score_words) if min_score is not None else ()),
+    ]
+    silent = any(each.silent for each in asked)
+    more = _most(
+        [
+            more_for_rate(each.rate, each.least, samples, parallel=settings.max_parallel)
+            for each in asked
+            if each.gated.answer == "unknown"
+        ]
     )
-    unknown = [rate for rate, each in zip(asked.values(), gated, strict=True) if each.answer == "unknown"]
-    silent = any(all(trial.value is None for trial in samples.of_arm(arm)[runner]) for arm, runner in asked)
-    more = _most([more_for_rate(rate, least, samples, parallel=settings.max_parallel) for rate in unknown])
     return GateOutcome(
-        gated=gated,
-        rates={f"{arm}@{runner}": rate for (arm, runner), rate in rates.items()},
+        gated=tuple(each.gated for each in asked),
+        rates=None if min_rate is None else _named(rates_of(passing(samples))),
+        scores=None if min_score is None else _named(rates_of(samples)),
         more=None if silent else more,
         otherwise=_ERRORED if silent else _HARDLY,
         run=samples.name,
         command=samples.command,
-        notes=samples.notes,
+        notes=(*samples.notes, *_before(recorded)),
         unfinished=samples.unfinished,
         limited=_limited(recorded),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AskedRate:
+    """The rate or mean score of an arm on a runner, what is asked of it, and whether all of its trials errored."""
+
+    rate: Interval
+    least: float
+    gated: Gated
+    silent: bool
+
+
+def _ask_rates(samples: RunSamples, least: float, words: Callable[[Interval, float], str]) -> Iterator[_AskedRate]:
+    # What a baseline does is no reason to hold a candidate back.
+    rates = {
+        key: rate for key, rate in rates_of(samples).items() if len(samples.names) == 1 or key[0] != samples.names[0]
+    }
+    if not rates:
+        raise UsageError(f"no trial of {samples.name} counts, so it has no rate")
+    for (arm, runner), rate in rates.items():
+        trials = samples.of_arm(arm)[runner]
+        reason = f"{arm} on {runner}: {words(rate, least)}{_errored(trials)}"
+        yield _AskedRate(
+            rate=rate,
+            least=least,
+            gated=Gated(answer=gate_rate(rate, least), reason=reason),
+            silent=all(trial.value is None for trial in trials),
+        )
+
+
+def _rate_words(rate: Interval, least: float) -> str:
+    seen = f"{percent(rate.value)} of trials pass ({percent(rate.low)} to {percent(rate.high)} on these cases)"
+    return f"{seen}, and {percent(least)} is asked for"
+
+
+def _score_words(rate: Interval, least: float) -> str:
+    seen = f"the mean score is {rate.value:.2f} ({rate.low:.2f} to {rate.high:.2f} on these cases)"
+    return f"{seen}, and {least:g} is asked for"
+
+
+def _named(rates: dict[tuple[str, str], Interval]) -> dict[str, Interval]:
+    return {f"{arm}@{runner}": rate for (arm, runner), rate in rates.items()}
+
+
+def _before(run: _Recorded | None) -> Iterator[str]:
+    """Yield how many earlier runs asked the same: who runs again until a gate passes has found luck."""
+    earlier = runs_before(run) if isinstance(run, RecordedRun) else ()
+    if earlier:
+        runs, are = count(len(earlier), "earlier run"), "is" if len(earlier) == 1 else "are"
+        yield f"{runs} of the same arms {are} not counted; make a run longer (--add-trials) instead of repeating it"
 
 
 def _limited(run: _Recorded | None) -> bool:
@@ -401,7 +374,7 @@ def _errored(trials: Sequence[Sampled]) -> str:
 
 
 def _compare_with_baseline(
-    names: Sequence[str], settings: Settings, baseline: str, *, margin: float, shared: bool
+    names: Sequence[str], settings: Settings, baseline: str, *, margin: float, shared: bool, per_runner: bool
 ) -> Compared:
     if len(names) > 1:
         raise UsageError("--baseline compares one run with what is stored", hint="whet gate RUN --baseline NAME")
@@ -416,7 +389,7 @@ def _compare_with_baseline(
     if stored.run_id == samples.name:
         itself = f"the baseline {baseline} is of this run, which is compared with itself"
         samples = replace(samples, notes=(itself, *samples.notes))
-    return compare_across(stored.samples(), samples, margin=margin, shared=shared)
+    return compare_across(stored.samples(), samples, margin=margin, shared=shared, per_runner=per_runner)
 
 
 def _project(settings: Settings) -> Path:

@@ -50,7 +50,7 @@ def history_lines(found: HistoryDocument) -> Iterator[str]:
             yield f"  and {count(len(found.flaky) - _FLAKY_SHOWN, 'more case')}: --json lists them"
 
 
-_HEAD = ("run", "arm", "cases", "rate", "95 % interval", "cost", "content", "change")
+_HEAD = ("run", "arm", "cases", "rate", "95 % interval on these cases", "cost", "content", "change")
 
 
 def _row(point: HistoryPoint) -> tuple[str, ...]:

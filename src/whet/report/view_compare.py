@@ -17,7 +17,7 @@ from whet.model.grade import UNEXPECTED
 from whet.record.inside import read_inside
 from whet.record.kept_skills import read_kept_skills
 from whet.record.recorded_run import read_trials
-from whet.report.deciding import compare_across
+from whet.report.between_runs import compare_across
 from whet.report.view_documents import CompareDocument, MovedCase, RunDocument
 from whet.report.view_run import RunView
 

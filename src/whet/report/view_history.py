@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 
-from msgspec import Struct
-
 from whet.errors import UsageError, WhetError
 from whet.grade.comparison import comparisons_of
-from whet.model import wire
 from whet.model.comparison import ArmSamples, Decision, RunSamples, Sampled
 from whet.model.grade import AS_EXPECTED, PASSED
-from whet.record.folder import SOURCES_FILE
-from whet.record.inside import read_inside
+from whet.record.past_runs import content_of
 from whet.record.recorded_run import read_trials
-from whet.report.deciding import on_shared_cases
+from whet.report.between_runs import on_shared_cases
 from whet.report.view_documents import DecidedChange, FlakyCase, HistoryDocument, HistoryPoint
 from whet.report.view_run import RunView
 
 # Older runs are of less interest, and reading them takes long.
 MOST_POINTS = 200
-_LARGEST_SOURCES = 64 << 20
 _Execution = tuple[str, str, str]
 _FIRST_TOLD: tuple[Decision, ...] = ("worse", "better", "inconclusive", "not-worse")
 
@@ -42,7 +36,7 @@ def history_document(suite: str, views: Iterable[RunView]) -> HistoryDocument:
     # The trials of shards that were merged are in the run that they were merged into.
     merged = {each.run for view in readable for each in view.asked.merged}
     found = [view for view in readable if view.id not in merged][-MOST_POINTS:]
-    segments = [(content, list(own)) for content, own in groupby(found, key=content_of)]
+    segments = [(content, list(own)) for content, own in groupby(found, key=_content)]
     changes = _changes([own for _, own in segments])
     points = [
         _point(view, content, changes.get(view.id) if view is own[0] else None)
@@ -52,34 +46,8 @@ def history_document(suite: str, views: Iterable[RunView]) -> HistoryDocument:
     return HistoryDocument(suite=suite, points=tuple(points), flaky=tuple(_flaky(found)))
 
 
-def content_of(view: RunView) -> str:
-    """Return a hash of what was tested: the suite, the arms, the runners, and all files that agents start from."""
-    asked = view.asked
-    settings = sorted((row.key, row.value) for row in asked.settings if row.key.startswith("runners."))
-    facts = [
-        asked.suite_digest,
-        sorted(asked.arm_facts.items()),
-        settings,
-        asked.model,
-        asked.skill_digest,
-        _sources(view),
-    ]
-    return hashlib.sha256(wire.encode(facts)).hexdigest()[:16]
-
-
-class _Source(Struct):
-    size: int
-    digest: str | None = None
-
-
-def _sources(view: RunView) -> list[str]:
-    """Return the hashes of the files that agents start from; their places may be others each time."""
-    found = read_inside(view.run_dir, SOURCES_FILE, _LARGEST_SOURCES)
-    try:
-        files = wire.decode(found[0], dict[str, _Source]) if found else {}
-    except wire.WireError:
-        return []
-    return sorted(each.digest or str(each.size) for each in files.values())
+def _content(view: RunView) -> str:
+    return content_of(view.run_dir, view.asked)
 
 
 def _point(view: RunView, content: str, changed: DecidedChange | None) -> HistoryPoint:
@@ -180,7 +148,7 @@ def _flaky(views: Sequence[RunView]) -> Iterator[FlakyCase]:
     """Yield the executions that end differently on the same content, those that change most often first."""
     ends: dict[tuple[str, _Execution], list[bool]] = {}
     for view in views:
-        content = content_of(view)
+        content = _content(view)
         for execution, passed in _ends(view).items():
             ends.setdefault((content, execution), []).append(passed)
     changes: dict[_Execution, FlakyCase] = {}

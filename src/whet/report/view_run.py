@@ -209,16 +209,19 @@ class RunView:
         }
 
     def _rate(self, counts: dict[str, int]) -> ShownRate | None:
-        """Return the rate of the candidates, or of all trials if nothing is compared."""
+        """Return the rate of the candidates, or of all trials if nothing is compared; by first attempts, as in a gate.
+
+        The counts are of last attempts, which are first ones unless there were retries.
+        """
         baseline = self.baseline
-        if baseline is None and self.figures is not None:
+        if baseline is None and self.figures is not None and self.asked.setting("run.retries") in (None, "0"):
             from whet.grade.scores import wilson  # noqa: PLC0415 - beside its only use
 
             passed = counts["passed"] + counts["expected_failed"]
             total = passed + counts["failed"] + counts["unexpected_passed"]
             return shown_rate(wilson(passed, total) if total else None)
         own = [
-            (row.status, row.first)
+            (row.counted, row.first)
             for key, row in self.rows.rows.items()
             if key.arm != baseline and key.case not in self.asked.voided
         ]

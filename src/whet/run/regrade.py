@@ -91,7 +91,11 @@ def _planned(record: RecordedRun, path: Path, settings: Settings, request: RunRe
         suite=suite,
         settings=settings,
         plan=plan_regrading(suite, settings, record),
-        facts={"regraded_from": record.run_dir.name, "workspace": record.asked.workspace},
+        facts={
+            "regraded_from": record.run_dir.name,
+            "workspace": record.asked.workspace,
+            "selected_from": record.asked.selected_from,
+        },
         notices=tuple(notices(suite, record)),
     )
 

@@ -17,8 +17,8 @@ from whet.model.eval_cases import EvalCase
 from whet.model.grade import UNEXPECTED
 from whet.reading.files import read_file
 from whet.record.recorded_run import read_run
+from whet.report.between_runs import compare_across
 from whet.report.comparison import sentence
-from whet.report.deciding import compare_across
 from whet.service.database import runs
 from whet.service.run_folder import RunFolder
 from whet.service.runs import Decided, Moved, Previous, Run
