@@ -70,13 +70,23 @@ def test_a_hundred_megabytes_make_a_short_message(huge: str, call: Callable[[str
 
 
 def test_a_huge_file_makes_a_short_message(huge: str, tmp_path: Path) -> None:
-    (tmp_path / "big.txt").write_text(huge)
+    (tmp_path / "big.txt").write_text(huge[:60_000_000])
     ctx = CheckContext(_session(), tmp_path, Changes(), lambda argv, timeout_s: pytest.fail("nothing runs"))
 
     said = _said(lambda: expect.files.contains(ctx, "big.txt", "yyy"))
 
-    assert said.startswith('expected big.txt to contain "yyy"\nit has 100000000 characters: xxx')
+    assert said.startswith('expected big.txt to contain "yyy"\nit has 60000000 characters: xxx')
     assert len(said) < _SHORT
+
+
+def test_a_file_above_the_bound_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "hole.txt").open("wb") as file:
+        file.truncate(8 * 1024**3)
+    ctx = CheckContext(_session(), tmp_path, Changes(), lambda argv, timeout_s: pytest.fail("nothing runs"))
+
+    said = _said(lambda: expect.files.contains(ctx, "hole.txt", "yyy"))
+
+    assert "hole.txt has more than 64 MiB, too much to be read" in said
 
 
 def test_of_very_many_lines_the_first_and_the_last_are_shown_with_their_numbers() -> None:
