@@ -38,6 +38,7 @@ from whet.record.sources import sources_of, write_sources
 from whet.report.choose import make_reporters
 from whet.report.digest import resume_command
 from whet.report.reporter import Reporters
+from whet.run.boundary import hold_boundary, started_by
 from whet.run.cassettes import recorded_to
 from whet.run.execute import single_errors
 from whet.run.parts import AttemptParts, RunParts, make_graders, make_masker, make_run_parts
@@ -47,6 +48,7 @@ from whet.version import __version__
 
 if TYPE_CHECKING:
     from whet.grade.until import Looking
+    from whet.run.flow import Approach
     from whet.run.housing import Housing
 
 # The files that whet itself holds open, and the most that a trial does: pipes, transcripts, a worker, folders.
@@ -67,7 +69,7 @@ class ReadyRun:
     warnings: tuple[str, ...]
 
 
-def ready_run(planned: Planned, ready: Callable[[Sandbox, Masker], tuple[str, ...]]) -> ReadyRun:
+def ready_run(planned: Planned, approach: Approach) -> ReadyRun:
     """Look at everything that may refuse the run; of several runs, all are looked at before one has a record."""
     settings = planned.settings
     plan, fewer = fit_open_files(planned.plan)
@@ -75,9 +77,10 @@ def ready_run(planned: Planned, ready: Callable[[Sandbox, Masker], tuple[str, ..
     # Before there are reporters: one of a third party has a thread.
     private_mounts()
     sandbox, note = choose_sandbox(sandbox_of(plan, settings))
+    hold_boundary(settings.sandbox, sandbox, started_by(plan, settings.judge_runner, runners=approach.starts_agents))
     masker = make_masker(settings, plan)
     with single_errors():
-        doubts = ready(sandbox, masker)
+        doubts = approach.ready(sandbox, masker)
     if planned.earlier is not None:
         planned.earlier.check(planned.plan, settings)
     inside = needs_containers(plan, settings)
