@@ -41,12 +41,12 @@ HELLO = {"say": "Hello.", "always": True}
 
 
 @contextmanager
-def strict_provider() -> Iterator[str]:
+def strict_provider(*, lists_for_all: bool = False) -> Iterator[str]:
     """A provider that refuses more than keys: requests of another organisation, and one path."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._answer(200 if self.headers.get("x-api-key") == KEY else 401)
+            self._answer(200 if lists_for_all or self.headers.get("x-api-key") == KEY else 401)
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -132,9 +132,12 @@ PROVOKED = {
 }
 
 
+@pytest.mark.parametrize("lists_for_all", [False, True], ids=["list by key", "open list"])
 @pytest.mark.parametrize("how", PROVOKED)
-def test_a_program_that_provokes_a_refusal_has_failed_and_its_other_trials_start(project: Project, how: str) -> None:
-    with strict_provider() as url:
+def test_a_program_that_provokes_a_refusal_has_failed_and_its_other_trials_start(
+    project: Project, how: str, lists_for_all: bool
+) -> None:
+    with strict_provider(lists_for_all=lists_for_all) as url:
         outcome = ran(project, url, PROVOKED[how], *ONE_BY_ONE)
 
     assert outcome.code == 1, outcome.stdout
