@@ -226,3 +226,18 @@ def test_a_refused_key_of_the_user_model_ends_the_other_conversations(project: P
     assert "in EVAL_SKILLS_LLM_KEY was refused (401)" in outcome.message("a")
     assert asked == 1
     assert len(started(outcome)) == 2
+
+
+def test_a_refused_key_is_told_once_for_all_arms_and_names_no_folder_that_is_not_there(project: Project) -> None:
+    for name in ("old", "new"):
+        project.write(f"{name}/SKILL.md", f"---\nname: tidy\ndescription: How to tidy up.\n---\nTidy up the {name}.\n")
+    arms = ("--skill", "old", "--arm", "old=skill:old,env:A=1", "--arm", "new=skill:new,env:A=2")
+    with ScriptedModel([HELLO], keys=(KEY,)) as model:
+        outcome = ran(project, model.url, "ask()", *ONE_BY_ONE, *arms, key=ANOTHER)
+
+    assert outcome.code == 3, outcome.stdout + outcome.stderr
+    assert (outcome.stdout + outcome.stderr).count("its other trials do not start") == 1, outcome.stdout
+    named = [line.split()[-1] for line in outcome.stdout.splitlines() if " artifacts " in line]
+    assert named
+    assert [path for path in named if not (project.root / path).is_dir()] == []
+    assert "no session tells what it reads" not in outcome.stdout

@@ -20,7 +20,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias

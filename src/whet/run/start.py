@@ -48,7 +48,6 @@ from whet.version import __version__
 
 if TYPE_CHECKING:
     from whet.grade.until import Looking
-    from whet.run.flow import Approach
     from whet.run.housing import Housing
 
 # The files that whet itself holds open, and the most that a trial does: pipes, transcripts, a worker, folders.
@@ -69,7 +68,9 @@ class ReadyRun:
     warnings: tuple[str, ...]
 
 
-def ready_run(planned: Planned, approach: Approach) -> ReadyRun:
+def ready_run(
+    planned: Planned, ready: Callable[[Sandbox, Masker], tuple[str, ...]], *, starts_agents: bool
+) -> ReadyRun:
     """Look at everything that may refuse the run; of several runs, all are looked at before one has a record."""
     settings = planned.settings
     plan, fewer = fit_open_files(planned.plan)
@@ -77,10 +78,10 @@ def ready_run(planned: Planned, approach: Approach) -> ReadyRun:
     # Before there are reporters: one of a third party has a thread.
     private_mounts()
     sandbox, note = choose_sandbox(sandbox_of(plan, settings))
-    hold_boundary(settings.sandbox, sandbox, started_by(plan, settings.judge_runner, runners=approach.starts_agents))
+    hold_boundary(settings.sandbox, sandbox, started_by(plan, settings.judge_runner, runners=starts_agents))
     masker = make_masker(settings, plan)
     with single_errors():
-        doubts = approach.ready(sandbox, masker)
+        doubts = ready(sandbox, masker)
     if planned.earlier is not None:
         planned.earlier.check(planned.plan, settings)
     inside = needs_containers(plan, settings)
