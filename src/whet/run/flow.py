@@ -20,7 +20,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
@@ -197,7 +197,7 @@ def perform(planned: Planned, approach: Approach) -> int:
 
     with (
         interruptible(),
-        start_run(ready_run(planned, approach)) as (state, parts),
+        start_run(ready_run(planned, approach.ready, starts_agents=approach.starts_agents)) as (state, parts),
     ):
         # The command line switched it off: collecting while everything is imported takes a tenth of the time.
         gc.freeze()
