@@ -131,5 +131,5 @@ def test_a_provider_that_refuses_is_told_and_ends_the_asking(stage: Stage) -> No
     asked = stage.explain([{"fail": "auth", "always": True}])
 
     assert asked.outcome.code == 3, asked.outcome.stdout + asked.outcome.stderr
-    assert [(each["status"], each["failure"]["code"]) for each in explained(asked)] == [("errored", "provider")]
+    assert [(each["status"], each["failure"]["code"]) for each in explained(asked)] == [("errored", "key-refused")]
     assert "1 not asked" in asked.outcome.stdout

@@ -6,6 +6,8 @@ import json
 
 from stage import Stage
 
+from whet.testing.scripted_model import ScriptedModel
+
 VERDICTS = [
     {"number": 1, "rationale": "It is there.", "evidence": "out.txt:1", "rating": 9, "manipulation": False},
     {"number": 2, "rationale": "It is not.", "evidence": "", "rating": 1, "manipulation": False},
@@ -50,3 +52,22 @@ def test_a_real_judge_that_is_asked_the_same_again_is_answered_from_the_cache(st
     assert len(played.turns) == len(steps)
     one, other = ([grade["value"] for grade in trial["grades"]] for trial in played.outcome.trials)
     assert one == other
+
+
+def test_a_real_judge_whose_answer_nobody_can_read_gives_no_verdict_and_is_paid_for(stage: Stage) -> None:
+    stage.defaults = '[judge]\nrunner = "real"\n'
+    steps = [{"say": "All is ready.", "always": True}]
+
+    played = stage.play_evals(steps, RUBRIC)
+
+    assert played.verdict == ("errored", "judge"), played.story
+    assert played.outcome.code == 3
+    assert "the judge" in played.outcome.message("a")
+    # Its first answers, and those to the same question without what the agent left.
+    assert played.trial["attempts"][0]["judge_usage"]["input_tokens"] > 0
+    assert "unknown cost" not in played.outcome.stdout
+    with ScriptedModel(steps) as model:
+        again = stage.project.whet("regrade", "latest", env=stage.environ(model.url))
+    assert again.code == 3, again.stderr
+    assert again.codes == {"a": "judge"}
+    assert again.trials[0]["attempts"][0]["judge_usage"]["input_tokens"] > 0

@@ -68,8 +68,16 @@ def test_a_run_goes_on_when_its_key_is_corrected(stage: Stage) -> None:
     assert [trial["status"] for trial in played.outcome.trials] == ["passed"] * 3
 
 
+def test_a_refused_key_is_believed_where_everybody_may_list_the_models(patient: Stage) -> None:
+    played = patient.play([{"fail": "auth", "times": 50}], *FLAGS)
+
+    assert played.outcome.code == 3, played.story
+    assert codes(played) == ["key-refused"] * 3, played.story
+    assert len(started(played)) == 1
+
+
 def test_a_403_for_one_request_does_not_end_the_run(stage: Stage) -> None:
-    # The key is good: the list of models is answered.
+    # It may be about the model or the place.
     played = stage.play([{"fail": "auth", "status": 403, "times": 50}], *FLAGS[:4])
 
     assert set(codes(played)) == {"provider"}, played.story

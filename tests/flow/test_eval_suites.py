@@ -306,10 +306,11 @@ def test_an_answer_without_end_is_one_failed_trial(skilled: Project) -> None:
 
 def test_a_judge_that_cannot_be_reached_makes_a_case_errored(skilled: Project) -> None:
     suite(skilled, rubric("echo a", "It is true."), verifier_kind="llm_judge")
-    with ScriptedModel([{"fail": "auth"}]) as model:
+    with ScriptedModel() as model:
         env = judged_by(skilled, model, SHELL)
+    # By now, nobody listens there.
 
-        done = run(skilled, env=env)
+    done = run(skilled, env=env)
 
     assert (done.code, done.codes) == (3, {"c1": "judge"}), done.stdout
 

@@ -41,12 +41,12 @@ HELLO = {"say": "Hello.", "always": True}
 
 
 @contextmanager
-def strict_provider() -> Iterator[str]:
+def strict_provider(*, lists_for_all: bool = False) -> Iterator[str]:
     """A provider that refuses more than keys: requests of another organisation, and one path."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._answer(200 if self.headers.get("x-api-key") == KEY else 401)
+            self._answer(200 if lists_for_all or self.headers.get("x-api-key") == KEY else 401)
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -132,9 +132,12 @@ PROVOKED = {
 }
 
 
+@pytest.mark.parametrize("lists_for_all", [False, True], ids=["list by key", "open list"])
 @pytest.mark.parametrize("how", PROVOKED)
-def test_a_program_that_provokes_a_refusal_has_failed_and_its_other_trials_start(project: Project, how: str) -> None:
-    with strict_provider() as url:
+def test_a_program_that_provokes_a_refusal_has_failed_and_its_other_trials_start(
+    project: Project, how: str, lists_for_all: bool
+) -> None:
+    with strict_provider(lists_for_all=lists_for_all) as url:
         outcome = ran(project, url, PROVOKED[how], *ONE_BY_ONE)
 
     assert outcome.code == 1, outcome.stdout
@@ -223,3 +226,18 @@ def test_a_refused_key_of_the_user_model_ends_the_other_conversations(project: P
     assert "in EVAL_SKILLS_LLM_KEY was refused (401)" in outcome.message("a")
     assert asked == 1
     assert len(started(outcome)) == 2
+
+
+def test_a_refused_key_is_told_once_for_all_arms_and_names_no_folder_that_is_not_there(project: Project) -> None:
+    for name in ("old", "new"):
+        project.write(f"{name}/SKILL.md", f"---\nname: tidy\ndescription: How to tidy up.\n---\nTidy up the {name}.\n")
+    arms = ("--skill", "old", "--arm", "old=skill:old,env:A=1", "--arm", "new=skill:new,env:A=2")
+    with ScriptedModel([HELLO], keys=(KEY,)) as model:
+        outcome = ran(project, model.url, "ask()", *ONE_BY_ONE, *arms, key=ANOTHER)
+
+    assert outcome.code == 3, outcome.stdout + outcome.stderr
+    assert (outcome.stdout + outcome.stderr).count("its other trials do not start") == 1, outcome.stdout
+    named = [line.split()[-1] for line in outcome.stdout.splitlines() if " artifacts " in line]
+    assert named
+    assert [path for path in named if not (project.root / path).is_dir()] == []
+    assert "no session tells what it reads" not in outcome.stdout

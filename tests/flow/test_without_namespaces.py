@@ -165,7 +165,9 @@ def test_it_is_started_if_you_say_so(bare: Project, how: str) -> None:
     assert was_started(bare)
 
 
-def test_a_judge_that_is_an_agent_is_not_started_either(bare: Project) -> None:
+@pytest.fixture
+def judged(bare: Project) -> Project:
+    """A project in which a program of your own works, and an agent judges."""
     bare.settings(
         QUIET.replace("network = false\n", "") + REAL.format(type="claude-code") + '[judge]\nrunner = "real"\n'
     )
@@ -174,12 +176,33 @@ def test_a_judge_that_is_an_agent_is_not_started_either(bare: Project) -> None:
         '{"name": "s", "source_kind": "manual", "verifier_kind": "llm_judge", "cases_json": [{"task_id": "a", '
         '"case_kind": "llm_rubric", "instruction": "echo hello", "rubric": "polite"}]}',
     )
+    return bare
 
-    done = bare.whet("run", "suite.json", "--runner", "sh")
+
+def test_a_judge_that_is_an_agent_is_not_started_either(judged: Project) -> None:
+    done = judged.whet("run", "suite.json", "--runner", "sh")
 
     assert done.code == 2
     assert f"runners.real: its agent asks nobody before it acts, and {COULD}" in done.stderr
-    assert not was_started(bare)
+    assert not was_started(judged)
+
+
+def test_nor_does_it_start_to_judge_what_a_run_left(judged: Project) -> None:
+    judged.whet("run", "suite.json", "--runner", "sh", "--sandbox", "local")
+    (judged.outside / "started").unlink()
+
+    done = judged.whet("regrade", "latest")
+
+    assert done.code == 2, done.stdout
+    assert f"runners.real: its agent asks nobody before it acts, and {COULD}" in done.stderr
+    assert not was_started(judged)
+    # A run that starts no agent needs no boundary.
+    judged.suite("suite = [Case(id='a', prompt='x', check=ok)]")
+    judged.settings(REAL.format(type="claude-code"))
+    judged.run("--sandbox", "local")
+    (judged.outside / "started").unlink()
+    assert judged.whet("regrade", "latest").code != 2
+    assert not was_started(judged)
 
 
 def test_a_program_of_your_own_runs_with_a_warning(bare: Project) -> None:

@@ -12,7 +12,7 @@ from dataclasses import field
 from urllib.parse import urlsplit
 
 from whet.agents.gateway_routes import Route
-from whet.agents.key_question import REFUSING, Nobody, ask_about_key, key_headers, models_url
+from whet.agents.key_question import REFUSING, UNAUTHORIZED, Nobody, Said, ask_about_key, key_headers, models_url
 from whet.dataclass import dataclass
 from whet.errors import AgentError, KeyRefused, ProviderUnreachable
 
@@ -58,11 +58,17 @@ class Refusals:
         if status not in REFUSING:
             return None
         async with key.asking:
-            return _refused(route, variable, status) if await self._is_refused(route, variable, key, trusted) else None
+            # What an agent that whet knows asks before its model has said anything is surely not provoked.
+            unprovoked = trusted and not key.worked
+            said = await self._ask(route, variable, key)
+        # Where everybody may see the list, a 403 may be about the model or the place.
+        believed = unprovoked and (said is None or (said == "open" and status == UNAUTHORIZED))
+        return _refused(route, variable, status) if said == "refused" or believed else None
 
-    async def _is_refused(self, route: Route, variable: str | None, key: _Key, trusted: bool) -> bool:
+    async def _ask(self, route: Route, variable: str | None, key: _Key) -> Said | None:
+        """Return what the provider says about a key by itself."""
         if time.monotonic() < key.good_until:
-            return False
+            return "good"
         headers = key_headers(variable, route.keys[variable]) if variable else {}
         try:
             said = await ask_about_key(models_url(route.provider.name, route.url), headers)
@@ -70,9 +76,7 @@ class Refusals:
             said = None
         if said == "good":
             key.good_until = time.monotonic() + _GOOD_FOR_S
-        # Without a word from the provider, only what an agent that whet knows asks before its model has said anything
-        # is surely not provoked.
-        return said == "refused" or (said is None and trusted and not key.worked)
+        return said
 
     async def unreachable(self, route: Route) -> AgentError | None:
         """Return that nobody answers for a provider, after some seconds; None if somebody does, or ever has."""

@@ -13,10 +13,10 @@ import httpx2
 
 _PATIENCE_S, _CONNECT_S = 5.0, 3.0
 REFUSING = frozenset({401, 403})
-_UNAUTHORIZED = 401
+UNAUTHORIZED = 401
 _GOOD = range(200, 300)
-# The key is refused, or it is good; None if the answer does not tell.
-Said = Literal["refused", "good"]
+# The key is refused, or it is good, or the list is open to everybody; None if the answer does not tell.
+Said = Literal["refused", "good", "open"]
 
 
 class Nobody(Exception):
@@ -26,19 +26,23 @@ class Nobody(Exception):
 async def ask_about_key(url: str, headers: Mapping[str, str]) -> Said | None:
     """Ask for the list of models at *url*; raises `Nobody`.
 
-    403 does not tell: there are keys that may ask a model and may not list the models.
+    403 does not tell: there are keys that may ask a model and may not list the models. A list that is answered without
+    the key too says nothing about the key.
     """
     try:
         async with httpx2.AsyncClient(
             timeout=httpx2.Timeout(_PATIENCE_S, connect=_CONNECT_S), follow_redirects=False
         ) as client:
             status = (await client.get(url, headers=dict(headers))).status_code
+            is_open = status in _GOOD and (await client.get(url)).status_code in _GOOD
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
         raise Nobody(str(error) or type(error).__name__) from error
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError):
         return None
-    if status == _UNAUTHORIZED:
+    if status == UNAUTHORIZED:
         return "refused"
+    if is_open:
+        return "open"
     return "good" if status in _GOOD else None
 
 

@@ -156,7 +156,8 @@ class Finding:
     status: Status
     message: tuple[str, ...]
     where: str | None
-    artifacts: str
+    # None if the trial never started.
+    artifacts: str | None
     workspace: str | None
     cause: str | None
     attempts: int
@@ -219,7 +220,7 @@ def finding_of(result: TrialResult, info: RunInfo, cwd: Path, *, printed_lines: 
         status=result.status,
         message=excerpt(message_of(result)),
         where=f"{path_for_people(Path(location.file), cwd)}:{location.line}" if location else None,
-        artifacts=path_for_people(folder, cwd),
+        artifacts=path_for_people(folder, cwd) if folder.is_dir() else None,
         workspace=path_for_people(_within(info, workspace), cwd) if workspace else None,
         cause=one_line(f"{failure.cause}, in phase {failure.phase}", 120) if failure else None,
         attempts=len(result.attempts),

@@ -158,7 +158,7 @@ def _snapshot(execution: Execution, finding: Finding, info: RunInfo) -> str:
 
 def _case(result: TrialResult, execution: Execution, info: RunInfo, cwd: Path) -> str:
     finding = finding_of(result, info, cwd, printed_lines=_PRINTED_LINES)
-    facts = [f"artifacts: {finding.artifacts}"]
+    facts = [f"artifacts: {finding.artifacts}"] if finding.artifacts else []
     if finding.workspace:
         facts.append(f"workspace: {finding.workspace}")
     if result.flaky:

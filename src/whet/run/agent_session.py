@@ -388,11 +388,14 @@ def _at_gateway(parts: AttemptParts, trial: Trial, talk: _Talk) -> GatewaySessio
     task, folder = talk.task, talk.transcript.parent
     places = {"workspace": task.workspace, "home": task.home, "temporary": task.temporary, "scratch": parts.scratch}
     word = (talk.asked.watermarks or parts.skill_copies.watermarks).get(trial.key.arm, "")
-    trials = parts.run_dir / "trials"
+    # A judge may be asked in the scratch folder, about a workspace that no agent has touched.
+    kept_in = next(
+        base for base in (parts.run_dir / "trials", parts.run_dir, parts.scratch) if folder.is_relative_to(base)
+    )
     return GatewaySession(
         trial=trial,
         folder=folder,
-        place=folder.relative_to(trials if folder.is_relative_to(trials) else parts.run_dir),
+        place=folder.relative_to(kept_in),
         places={**{name: str(path) for name, path in places.items()}, "run": parts.run_id, "watermark": word},
         trusted=talk.asked.trusted,
     )

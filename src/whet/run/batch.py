@@ -149,7 +149,10 @@ def _perform(parts: Sequence[Part], ready: Ready, folder: Path | None) -> int:
             parts = [replace(part, planned=planned) for part, (planned, _) in zip(parts, placed, strict=True)]
             approaches = [approach for _, approach in placed]
         first = parts[0].planned
-        readied = [ready_run(part.planned, each.ready) for part, each in zip(parts, approaches, strict=True)]
+        readied = [
+            ready_run(part.planned, each.ready, starts_agents=each.starts_agents)
+            for part, each in zip(parts, approaches, strict=True)
+        ]
         if folder is None:
             for place in dict.fromkeys(part.planned.settings.output_dir for part in parts):
                 # Where one of them cannot be kept, none begins.

@@ -13,12 +13,13 @@ from whet.plan.settle import is_judged
 COULD = "could read, change and delete everything that your user can"
 
 
-def started_by(plan: Plan, judge: Runner | None) -> list[Runner]:
-    """Return the runners whose agents start outside of containers, also the one that judges."""
-    runners = {each.runner.id: each.runner for each in plan.executions if each.case.task is None}
+def started_by(plan: Plan, judge: Runner | None, *, runners: bool) -> list[Runner]:
+    """Return the runners whose agents start outside of containers: those of *plan* if *runners*, and the judge's."""
+    outside = [each.runner for each in plan.executions if each.case.task is None] if runners else []
+    started = {runner.id: runner for runner in outside}
     if judge is not None and is_judged(plan):
-        runners.setdefault(judge.id, judge)
-    return list(runners.values())
+        started.setdefault(judge.id, judge)
+    return list(started.values())
 
 
 def hold_boundary(asked: str, sandbox: Sandbox, runners: Iterable[Runner]) -> None:

@@ -33,7 +33,9 @@ def look_for_skills(parts: AttemptParts, trial: Trial, record: AttemptRecord) ->
     for place in (folder, *sorted(folder.glob("turns/*"))):
         shown = shown_in(place, words.values(), but=_OWN) | shown
     has_one, own = trial.execution.skill is not None, words.get(trial.key.arm)
-    if has_one and trial.execution.runner.agent != NO_AGENT:
+    # A session that ended before its first step, as with a key that is refused, could load nothing.
+    began = record.session is not None or bool(record.steps)
+    if has_one and began and trial.execution.runner.agent != NO_AGENT:
         record.skill_shown = own in shown or _is_mentioned(skill, record)
         record.skill_loaded = _is_loaded(skill, trial, record)
     # An arm that the recording of a replay does not know may have any of its skills.

@@ -72,6 +72,7 @@ def evaluate(request: EvalRequest) -> int:
     calls = Calls(evaluation.skills, check_schemas=evaluation.request.asked.check_schemas)
     approach = Approach(
         run_trial=calls.run_trial,
+        starts_agents=False,
         ready=partial(_ready, evaluation),
         around=calls.connected,
         conclude=partial(_conclude, evaluation),

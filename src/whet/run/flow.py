@@ -53,6 +53,8 @@ class Approach:
 
     # Brings a trial to its result: by running an agent, by calling a skill, or from a record.
     run_trial: RunTrial
+    # Whether that starts the agents of the runners. An agent that judges may start anyway.
+    starts_agents: bool = True
     # Checks what the run needs before there is a record; returns warnings.
     ready: Callable[[Sandbox, Masker], tuple[str, ...]] = lambda _, __: ()
     # What stays open from the first trial to the last, such as connections.
@@ -122,7 +124,6 @@ def with_controls(planned: Planned) -> Planned | int:
 
 def approach_of(planned: Planned, ready: Ready) -> Approach:
     """Return how `whet run` brings trials to their results: by running agents."""
-    from whet.run.boundary import hold_boundary, started_by  # noqa: PLC0415
     from whet.run.cassettes import hold_cassettes, is_played  # noqa: PLC0415
     from whet.run.gateways import hold_routes  # noqa: PLC0415
     from whet.run.trial import run_trial  # noqa: PLC0415
@@ -130,7 +131,6 @@ def approach_of(planned: Planned, ready: Ready) -> Approach:
     runners = [execution.runner for execution in planned.plan.executions]
 
     def look_around(sandbox: Sandbox, _: object) -> tuple[str, ...]:
-        hold_boundary(planned.settings.sandbox, sandbox, started_by(planned.plan, planned.settings.judge_runner))
         played = is_played(planned.settings)
         notes = (*hold_network(sandbox, runners), *hold_routes(runners, os.environ, sandbox, played=played))
         if planned.settings.on is None and sandbox.name != "container":
@@ -195,7 +195,10 @@ def perform(planned: Planned, approach: Approach) -> int:
     from whet.run.execute import LOOP, execute, interruptible, single_errors, undisturbed  # noqa: PLC0415
     from whet.run.start import ready_run, start_run  # noqa: PLC0415
 
-    with interruptible(), start_run(ready_run(planned, approach.ready)) as (state, parts):
+    with (
+        interruptible(),
+        start_run(ready_run(planned, approach.ready, starts_agents=approach.starts_agents)) as (state, parts),
+    ):
         # The command line switched it off: collecting while everything is imported takes a tenth of the time.
         gc.freeze()
         gc.enable()

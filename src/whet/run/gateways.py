@@ -186,7 +186,7 @@ class Session:
 
     trial: Trial
     folder: Path
-    # Where the record is below `trials` of the run folder.
+    # Where the record is below `trials` of the run folder, or below the scratch folder if it is not kept.
     place: Path
     places: Mapping[str, str]
     # Whether its agent is believed about what takes a trial out of the rate.

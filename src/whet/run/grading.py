@@ -28,6 +28,7 @@ from whet.model.suite import Check
 from whet.record.folder import write_new
 from whet.run.attempt_record import AttemptRecord
 from whet.run.ground import clean_up, prepare_ground
+from whet.run.homes import trial_folder
 from whet.run.parts import RunParts
 
 if TYPE_CHECKING:
@@ -253,7 +254,8 @@ async def is_agents_doing(parts: RunParts, trial: Trial, check: Check, evidence:
 
 
 async def _decides_untouched(parts: RunParts, trial: Trial, check: Check, evidence: Evidence) -> bool:
-    async with _untouched(parts, trial, evidence) as untouched:
+    place = f"untouched/{trial_folder(trial.key)}/{trial.execution.case.checks.index(check)}"
+    async with _untouched(parts, trial, evidence, place) as untouched:
         return untouched is not None and await _decides(parts, check, untouched)
 
 
@@ -269,14 +271,16 @@ async def _decides(parts: RunParts, check: Check, evidence: Evidence) -> bool:
 
 
 @asynccontextmanager
-async def _untouched(parts: RunParts, trial: Trial, evidence: Evidence) -> AsyncIterator[Evidence | None]:
-    """Yield the evidence as if the agent had done nothing; None if there is no such workspace."""
+async def _untouched(parts: RunParts, trial: Trial, evidence: Evidence, place: str) -> AsyncIterator[Evidence | None]:
+    """Yield the evidence as if the agent had done nothing, with *place* for what checks leave; None if there is none.
+
+    The place is named by the trial and the check: a cassette finds what a judge was asked there by that name.
+    """
     if isinstance(evidence, AnswerEvidence):
         # The answer is all that a skill leaves.
         yield None if evidence.output is None else replace(evidence, output=None)
         return
-    spec = trial.execution.workspace
-    folder = parts.scratch / f"c{len(parts.decides) + 1}-{trial.key.number}"
+    spec, folder = trial.execution.workspace, parts.scratch / place
     if spec.cwd is not None:
         # The user's folder, which the agent has changed by now.
         yield None

@@ -28,6 +28,8 @@ class Refused:
     """Why trials of the runs of one command need not start, by what they have in common."""
 
     _why: dict[str, AttemptError] = field(default_factory=dict)
+    # What people were told: arms with variables of their own may have the same key.
+    _told: set[str] = field(default_factory=set)
 
     def note(self, suite: Suite, trial: Trial, failure: Failure | None) -> str | None:
         """Note how a trial failed; return what people should know, the first time that this keeps others off."""
@@ -38,7 +40,11 @@ class Refused:
         if common in self._why:
             return None
         self._why[common] = kind(failure.message)
-        return f"{_whose(kind, trial)}: {failure.message.partition(chr(10))[0]}; {_RESTS[kind]}"
+        sentence = f"{_whose(kind, trial)}: {failure.message.partition(chr(10))[0]}; {_RESTS[kind]}"
+        if sentence in self._told:
+            return None
+        self._told.add(sentence)
+        return sentence
 
     def why_not(self, suite: Suite, trial: Trial) -> AttemptError | None:
         """Return why *trial* has no sense, if that is known."""

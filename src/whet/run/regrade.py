@@ -78,7 +78,7 @@ def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], con
         ),
     )
     regrading = Regrading(record)
-    code = perform(planned, Approach(run_trial=regrading))
+    code = perform(planned, Approach(run_trial=regrading, starts_agents=False))
     stream = _stream(settings)
     stream.write("".join(f"{line}\n" for line in describe_changes(record.run_dir.name, regrading.seen)))
     return code

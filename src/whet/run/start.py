@@ -38,6 +38,7 @@ from whet.record.sources import sources_of, write_sources
 from whet.report.choose import make_reporters
 from whet.report.digest import resume_command
 from whet.report.reporter import Reporters
+from whet.run.boundary import hold_boundary, started_by
 from whet.run.cassettes import recorded_to
 from whet.run.execute import single_errors
 from whet.run.parts import AttemptParts, RunParts, make_graders, make_masker, make_run_parts
@@ -67,7 +68,9 @@ class ReadyRun:
     warnings: tuple[str, ...]
 
 
-def ready_run(planned: Planned, ready: Callable[[Sandbox, Masker], tuple[str, ...]]) -> ReadyRun:
+def ready_run(
+    planned: Planned, ready: Callable[[Sandbox, Masker], tuple[str, ...]], *, starts_agents: bool
+) -> ReadyRun:
     """Look at everything that may refuse the run; of several runs, all are looked at before one has a record."""
     settings = planned.settings
     plan, fewer = fit_open_files(planned.plan)
@@ -75,6 +78,7 @@ def ready_run(planned: Planned, ready: Callable[[Sandbox, Masker], tuple[str, ..
     # Before there are reporters: one of a third party has a thread.
     private_mounts()
     sandbox, note = choose_sandbox(sandbox_of(plan, settings))
+    hold_boundary(settings.sandbox, sandbox, started_by(plan, settings.judge_runner, runners=starts_agents))
     masker = make_masker(settings, plan)
     with single_errors():
         doubts = ready(sandbox, masker)
