@@ -141,6 +141,24 @@ def test_a_suite_outside_of_the_skill_leaves_out_what_is_in_it_too(reading: Proj
     assert ANSWERS not in json.dumps(view["paths"]), done.stdout + done.stderr
 
 
+def test_copies_are_without_the_suite_of_the_run_wherever_in_a_skill_it_is(reading: Project):
+    for place in ("my-skill", "elsewhere/v2", "third"):
+        # No name says that this is a suite.
+        reading.write(f"{place}/qa/deep/ours.json", (reading.root / "my-skill/evals/one.json").read_text())
+        reading.write(f"{place}/qa/deep/expected.txt", ANSWERS)
+        reading.write(f"{place}/qa/manual.md", "How to try it.")
+        reading.write(f"{place}/SKILL.md", SKILL)
+    arms = ("--arm", "old=skill:elsewhere/v2", "--arm", "new=skill:third")
+    done = reading.whet("run", "my-skill/qa/deep/ours.json", "--config", "whet.toml", *arms)
+
+    views = seen_by_arm(done, "a")
+    assert tuple(views) == ("old", "new"), done.stdout + done.stderr
+    for view in views.values():
+        inside = {path.partition("/qa/")[2] for path in view["paths"] if "/qa/" in path}
+        assert inside == {"manual.md"}
+        assert ANSWERS not in json.dumps(view["paths"])
+
+
 def test_a_suite_that_is_in_one_version_only_is_no_difference_and_another_file_is(reading: Project):
     shutil.rmtree(reading.root / "elsewhere/v2/evals")
     (reading.root / "elsewhere/v2/tests/eval.yaml").write_text(ANSWERS)

@@ -75,12 +75,14 @@ def _of_any_run(folder: Path) -> frozenset[str]:
 
 def _of_run(folder: Path, suite: Path, own: tuple[Path, ...]) -> frozenset[str]:
     """Return what is in *folder* and of this run: its suite, wherever that is, and folders of our *own*."""
-    asked = {suite, *own}
-    if suite.parent != folder and suite.is_relative_to(folder):
-        # Its packages, scripts and settings are there too. Of a suite at the top of a skill, only its file is left out.
-        asked.add(suite.parent)
-    inside = (path for path in asked if path != folder and path.is_relative_to(folder))
-    return frozenset(path.relative_to(folder).as_posix() for path in inside if os.path.lexists(path))
+    inside = {path.relative_to(folder) for path in own if path != folder and path.is_relative_to(folder)}
+    # A suite lies at the same place in copies of the skill that it is in.
+    for skill in (above for above in suite.parents if above == folder or os.path.isfile(above / MANIFEST)):  # noqa: PTH113
+        inside.add(suite.relative_to(skill))
+        if suite.parent != skill:
+            # Its packages, scripts and settings are beside it. At the top of a skill, only the file is left out.
+            inside.add(suite.parent.relative_to(skill))
+    return frozenset(path.as_posix() for path in inside if os.path.lexists(folder / path))
 
 
 def _copied(skill: SkillUnderTest, leave: frozenset[str], name: str, settings: Settings) -> SkillUnderTest:
