@@ -214,6 +214,24 @@ def test_other_skills_of_a_runner_are_without_their_suites_too(reading: Project)
     assert any(path.endswith("/v2/scripts/run.sh") for path in view["paths"])
 
 
+def test_a_skill_that_names_what_is_left_out_of_it_is_warned_of_once(reading: Project):
+    text = f"{SKILL}\nRead [the guide](./evals/guide.md), .git/config, scripts/run.sh and no evals.\n"
+    for place in ("my-skill", "elsewhere/v2"):
+        reading.write(f"{place}/evals/guide.md", "Be brief.")
+        reading.write(f"{place}/SKILL.md", text)
+    arms = ("--arm", "old=skill:elsewhere/v2", "--arm", "new=skill:my-skill")
+    done = _whet(reading, "my-skill/evals/one.json", "--dry-run", *arms)
+    checked = reading.whet("validate", "my-skill/evals/one.json")
+    reading.write("my-skill/SKILL.md", SKILL)
+    fine = reading.whet("validate", "my-skill/evals/one.json")
+
+    said = "SKILL.md names evals/guide.md, but agents are not given the suites of a skill"
+    assert (done.stdout + done.stderr).count(said) == 1, done.stdout + done.stderr
+    assert (checked.code, (checked.stdout + checked.stderr).count(said)) == (0, 1), checked.stderr
+    assert "1 warning" in checked.stdout
+    assert (fine.code, "guide.md" in fine.stdout + fine.stderr) == (0, False)
+
+
 def test_a_dry_run_says_what_is_left_out_of_the_skill(reading: Project):
     done = _run(reading, "my-skill/evals/one.json", "--dry-run")
 
