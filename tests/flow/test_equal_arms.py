@@ -232,6 +232,25 @@ def test_a_skill_that_names_what_is_left_out_of_it_is_warned_of_once(reading: Pr
     assert (fine.code, "guide.md" in fine.stdout + fine.stderr) == (0, False)
 
 
+def test_a_manifest_that_is_a_link_to_a_suite_is_refused_with_one_sentence(reading: Project):
+    skill = reading.root / "my-skill"
+    (skill / "SKILL.md").rename(skill / "evals/real.md")
+    (skill / "SKILL.md").symlink_to("evals/real.md")
+    done = _whet(reading, "my-skill/evals/one.json", "--arm", "skill")
+
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error[usage]: --skill: {skill}/SKILL.md is a link to what agents are not given")
+
+
+def test_a_pipe_in_a_skill_is_refused_with_one_sentence(reading: Project):
+    os.mkfifo(reading.root / "my-skill/scripts/pipe")
+    done = _whet(reading, "my-skill/evals/one.json", "--arm", "skill")
+
+    assert (done.code, done.stdout) == (2, "")
+    said = f"--skill: {reading.root}/my-skill/scripts/pipe is a pipe, a socket or a device, which no agent can be given"
+    assert done.stderr.startswith(f"error[usage]: {said}\n"), done.stderr
+
+
 def test_a_dry_run_says_what_is_left_out_of_the_skill(reading: Project):
     done = _run(reading, "my-skill/evals/one.json", "--dry-run")
 

@@ -102,7 +102,7 @@ def _copy_without(folder: Path, leave: frozenset[str], digest: str, name: str, s
     """Copy *folder* to the store without the paths of *leave*; a copy that is there already is the same."""
     store = skill_store(settings)
     copy = store / digest[:16] / name
-    if copy.is_dir():
+    if (copy / MANIFEST).is_file():
         return copy
     draft = store / f"{digest[:16]}-{os.getpid()}"
 
@@ -111,12 +111,19 @@ def _copy_without(folder: Path, leave: frozenset[str], digest: str, name: str, s
 
     try:
         shutil.copytree(folder, draft / name, symlinks=True, ignore=ignored)
+        if not (draft / name / MANIFEST).is_file():
+            raise UsageError(
+                f"--skill: {folder / MANIFEST} is a link to what agents are not given of a skill",
+                hint=f"put the text into {MANIFEST} itself, or link it to a file outside of the suites",
+            )
         # Another skill may have the same content under another name.
         copy.parent.mkdir(exist_ok=True)
         if not copy.exists():
             (draft / name).rename(copy)
-    except (OSError, shutil.Error) as error:
-        raise UsageError(f"--skill: {folder} cannot be copied to {copy}: {error}") from error
+    except OSError as error:
+        # What copies a folder gathers what it could not copy: from where, to where, and why.
+        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        raise UsageError(f"--skill: {folder} cannot be copied to {copy}: {why}") from error
     finally:
         remove_tree(draft)
     return copy
@@ -152,7 +159,10 @@ def _content_digest(path: Path) -> bytes:
     if path.is_symlink():
         return hashlib.sha256(b"link " + os.fsencode(path.readlink())).digest()
     if not path.is_file():
-        return b""
+        raise UsageError(
+            f"--skill: {path} is a pipe, a socket or a device, which no agent can be given",
+            hint="a skill has only files and folders: remove it",
+        )
     try:
         with path.open("rb") as file:
             executable = os.fstat(file.fileno()).st_mode & stat.S_IXUSR

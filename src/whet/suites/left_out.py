@@ -66,7 +66,7 @@ def warning_of_lost(skill: Path, left: Collection[str]) -> str | None:
 def _is_lost(word: str, left: Collection[str]) -> bool:
     # Names such as `.git` are of the project that the skill is about, and a word such as `evals` may be just a word.
     path = PurePosixPath(word)
-    if "." not in word and "/" not in word or not _ANYWHERE.isdisjoint(path.parts):
+    if ("." not in word and "/" not in word) or not _ANYWHERE.isdisjoint(path.parts):
         return False
     return any(str(place) in left for place in (path, *path.parents))
 
