@@ -324,8 +324,9 @@ def test_a_suite_that_is_a_pipe_is_called_no_file(passing: Project) -> None:
     checked = shell(passing, "whet validate pipe.py")
 
     said = "pipe.py: is a pipe or a device, not a file; name a file\n"
-    assert (done.returncode, done.stderr) == (2, f"error[usage]: {said}")
     assert (checked.returncode, checked.stderr) == (2, f"error[suite]: {said}")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error[usage]: {said}  a suite is a JSON or YAML file"), done.stderr
 
 
 @pytest.mark.parametrize("mark", ["@case", "@case()", "@case(tags=['a'])"])

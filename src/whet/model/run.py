@@ -14,7 +14,7 @@ from whet.model.arm import Arm
 from whet.model.comparison import Until
 from whet.model.grade import AS_EXPECTED, PASSED, Failure, FailureClass, Grade, Status
 from whet.model.session import Usage, UserSummary
-from whet.model.skills import SkillDetection, SkillLoads
+from whet.model.skills import SkillDetection
 from whet.model.spending import Bill, Spender, Spending
 from whet.model.suite import Case, Ceilings, Limits, Placed, SkillUnderTest, Suite, WorkspaceSpec
 
@@ -274,7 +274,7 @@ class TrialResult:
 
     `usage` is the deciding attempt's, so that sessions are compared with sessions; `paid_usage` is what was paid for.
     `session_s` is how long its agent took, and `duration_s` how long all attempts did, with all that is around them.
-    Paths are relative to the run folder, so that the folder can be moved.
+    Paths are relative to the run folder, so that the folder can be moved. `SkillFacts` says what those of skills mean.
     """
 
     key: TrialKey
@@ -289,11 +289,8 @@ class TrialResult:
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
     detected_skills: tuple[SkillDetection, ...] = ()
-    # Whether its session shows the skill of its arm in any way; None if its arm has none.
     skill_shown: bool | None = None
-    # Whether it loaded that skill; None if its arm has none, or if it cannot tell.
     skill_loaded: bool | None = None
-    # Whether its arm has a skill that its case asks not to load, and whether it lists the skills that it offers.
     skill_unwanted: bool = False
     skills_listed: bool = False
     final_output: str = ""
@@ -307,25 +304,6 @@ class TrialResult:
     # How many turns were taken, and how its user found it; 0 and None unless it is a conversation.
     turns: int = 0
     user: UserSummary | None = None
-
-    @property
-    def loads(self) -> SkillLoads | None:
-        """What it says about the skill of its arm; None if it could not have one."""
-        if self.skill_shown is None:
-            return None
-        tells, loaded = self.skill_loaded is not None, self.skill_loaded is True
-        # As numbers: a document of one session has no `true` where others have a count.
-        return SkillLoads(
-            arm=self.key.arm,
-            runner=self.key.runner,
-            loaded=int(loaded),
-            told=int(tells),
-            sessions=1,
-            shown=int(self.skill_shown),
-            unwanted=int(tells and self.skill_unwanted),
-            loaded_unwanted=int(loaded and self.skill_unwanted),
-            listed=int(self.skills_listed),
-        )
 
     @property
     def number(self) -> int:

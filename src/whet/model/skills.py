@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 from whet.dataclass import dataclass
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
@@ -219,6 +219,43 @@ class SkillLoads:
             loaded_unwanted=self.loaded_unwanted + other.loaded_unwanted,
             listed=self.listed + other.listed,
         )
+
+
+class SkillFacts(Protocol):
+    """What the result of a trial says about the skill of its arm.
+
+    `skill_shown`: whether its session shows it in any way; None if its arm has none. `skill_loaded`: whether it loaded
+    it; None also if it cannot tell. `skill_unwanted`: whether its case asks not to load it. `skills_listed`: whether
+    the agent lists the skills that it offers.
+    """
+
+    @property
+    def skill_shown(self) -> bool | None: ...  # noqa: D102 - as in the result
+    @property
+    def skill_loaded(self) -> bool | None: ...  # noqa: D102
+    @property
+    def skill_unwanted(self) -> bool: ...  # noqa: D102
+    @property
+    def skills_listed(self) -> bool: ...  # noqa: D102
+
+
+def loads_of(arm: str, runner: str, said: SkillFacts) -> SkillLoads | None:
+    """Return what one trial says about the skill of its arm; None if it could not have one."""
+    if said.skill_shown is None:
+        return None
+    tells, loaded = said.skill_loaded is not None, said.skill_loaded is True
+    # As numbers: a document of one session has no `true` where others have a count.
+    return SkillLoads(
+        arm=arm,
+        runner=runner,
+        loaded=int(loaded),
+        told=int(tells),
+        sessions=1,
+        shown=int(said.skill_shown),
+        unwanted=int(tells and said.skill_unwanted),
+        loaded_unwanted=int(loaded and said.skill_unwanted),
+        listed=int(said.skills_listed),
+    )
 
 
 def detect_skills(events: Iterable[Event], placed: Iterable[str] = ()) -> tuple[SkillDetection, ...]:

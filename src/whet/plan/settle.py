@@ -132,13 +132,7 @@ def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Sett
         settings=settings,
         plan=plan,
         earlier=earlier,
-        notices=(
-            *map(str, suite.warnings),
-            *same_arms(plan),
-            *_lost(plan),
-            *_out_of_reach(plan),
-            *_lent(plan, settings),
-        ),
+        notices=tuple(_notices(suite, plan, settings)),
         unsettled=unsettled and bool(settings.runners),
     )
 
@@ -157,6 +151,14 @@ def notices_on_cost(planned: Planned, plan: Plan) -> tuple[str, ...]:
     if not planned.unsettled:
         return ()
     return (what_it_may_cost(plan, planned.settings, asks_judge),)
+
+
+def _notices(suite: Suite, plan: Plan, settings: Settings) -> Iterator[str]:
+    yield from map(str, suite.warnings)
+    yield from same_arms(plan)
+    yield from _lost(plan)
+    yield from _out_of_reach(plan)
+    yield from _lent(plan, settings)
 
 
 def _lost(plan: Plan) -> Iterator[str]:
