@@ -99,6 +99,9 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "told": ("How many sessions tell whether they loaded it.", NOT_NEGATIVE),
         "sessions": ("How many sessions there were.", NOT_NEGATIVE),
         "shown": ("How many sessions show the skill in any way, such as in a list.", NOT_NEGATIVE),
+        "unwanted": ("How many of those that tell are of cases that ask not to load it.", NOT_NEGATIVE),
+        "loaded_unwanted": ("How many of these loaded it all the same.", NOT_NEGATIVE),
+        "listed": ("How many sessions list the skills that the agent offers to its model.", NOT_NEGATIVE),
     },
     "counts": {
         "passed": ("Every check held.", NOT_NEGATIVE),
@@ -159,9 +162,10 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "detected_skills": "The skills whose use there is evidence of.",
         "skill_shown": "Whether the session shows the skill of its arm in any way, or null if its arm has none.",
         "skill_loaded": (
-            "Whether the session loaded the skill of its arm; null if its arm has none, if the session cannot tell, "
-            "or if its case asks that the skill is not loaded."
+            "Whether the session loaded the skill of its arm; null if its arm has none, or if the session cannot tell."
         ),
+        "skill_unwanted": "Whether its arm has a skill, and its case asks not to load it.",
+        "skills_listed": "Whether its arm has a skill, and the session lists those that the agent offers to its model.",
         "started_at": ("When the first attempt began: ISO 8601, in UTC.", MOMENT),
         "duration_s": ("Seconds of all attempts together.", NOT_NEGATIVE),
         "session_s": ("Seconds that the agent of the deciding attempt took, if it gave an answer.", NOT_NEGATIVE),

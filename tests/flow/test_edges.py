@@ -321,9 +321,12 @@ def test_settings_that_a_person_names_may_be_a_pipe_but_have_an_end(passing: Pro
 
 def test_a_suite_that_is_a_pipe_is_called_no_file(passing: Project) -> None:
     done = shell(passing, "mkfifo pipe.py; whet run pipe.py")
+    checked = shell(passing, "whet validate pipe.py")
 
+    said = "pipe.py: is a pipe or a device, not a file; name a file\n"
+    assert (checked.returncode, checked.stderr) == (2, f"error[suite]: {said}")
     assert done.returncode == 2
-    assert "pipe.py: is not a file" in done.stderr
+    assert done.stderr.startswith(f"error[usage]: {said}  a suite is a JSON or YAML file"), done.stderr
 
 
 @pytest.mark.parametrize("mark", ["@case", "@case()", "@case(tags=['a'])"])

@@ -141,6 +141,24 @@ def test_a_suite_outside_of_the_skill_leaves_out_what_is_in_it_too(reading: Proj
     assert ANSWERS not in json.dumps(view["paths"]), done.stdout + done.stderr
 
 
+def test_copies_are_without_the_suite_of_the_run_wherever_in_a_skill_it_is(reading: Project):
+    for place in ("my-skill", "elsewhere/v2", "third"):
+        # No name says that this is a suite.
+        reading.write(f"{place}/qa/deep/ours.json", (reading.root / "my-skill/evals/one.json").read_text())
+        reading.write(f"{place}/qa/deep/expected.txt", ANSWERS)
+        reading.write(f"{place}/qa/manual.md", "How to try it.")
+        reading.write(f"{place}/SKILL.md", SKILL)
+    arms = ("--arm", "old=skill:elsewhere/v2", "--arm", "new=skill:third")
+    done = reading.whet("run", "my-skill/qa/deep/ours.json", "--config", "whet.toml", *arms)
+
+    views = seen_by_arm(done, "a")
+    assert tuple(views) == ("old", "new"), done.stdout + done.stderr
+    for view in views.values():
+        inside = {path.partition("/qa/")[2] for path in view["paths"] if "/qa/" in path}
+        assert inside == {"manual.md"}
+        assert ANSWERS not in json.dumps(view["paths"])
+
+
 def test_a_suite_that_is_in_one_version_only_is_no_difference_and_another_file_is(reading: Project):
     shutil.rmtree(reading.root / "elsewhere/v2/evals")
     (reading.root / "elsewhere/v2/tests/eval.yaml").write_text(ANSWERS)
@@ -194,6 +212,43 @@ def test_other_skills_of_a_runner_are_without_their_suites_too(reading: Project)
     (view,) = seen_by_arm(done, "a").values()
     assert ANSWERS not in json.dumps(view["paths"]), done.stdout + done.stderr
     assert any(path.endswith("/v2/scripts/run.sh") for path in view["paths"])
+
+
+def test_a_skill_that_names_what_is_left_out_of_it_is_warned_of_once(reading: Project):
+    text = f"{SKILL}\nRead [the guide](./evals/guide.md), .git/config, scripts/run.sh and no evals.\n"
+    for place in ("my-skill", "elsewhere/v2"):
+        reading.write(f"{place}/evals/guide.md", "Be brief.")
+        reading.write(f"{place}/SKILL.md", text)
+    arms = ("--arm", "old=skill:elsewhere/v2", "--arm", "new=skill:my-skill")
+    done = _whet(reading, "my-skill/evals/one.json", "--dry-run", *arms)
+    checked = reading.whet("validate", "my-skill/evals/one.json")
+    reading.write("my-skill/SKILL.md", SKILL)
+    fine = reading.whet("validate", "my-skill/evals/one.json")
+
+    said = "SKILL.md names evals/guide.md, but agents are not given the suites of a skill"
+    assert (done.stdout + done.stderr).count(said) == 1, done.stdout + done.stderr
+    assert (checked.code, (checked.stdout + checked.stderr).count(said)) == (0, 1), checked.stderr
+    assert "1 warning" in checked.stdout
+    assert (fine.code, "guide.md" in fine.stdout + fine.stderr) == (0, False)
+
+
+def test_a_manifest_that_is_a_link_to_a_suite_is_refused_with_one_sentence(reading: Project):
+    skill = reading.root / "my-skill"
+    (skill / "SKILL.md").rename(skill / "evals/real.md")
+    (skill / "SKILL.md").symlink_to("evals/real.md")
+    done = _whet(reading, "my-skill/evals/one.json", "--arm", "skill")
+
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error[usage]: --skill: {skill}/SKILL.md is a link to what agents are not given")
+
+
+def test_a_pipe_in_a_skill_is_refused_with_one_sentence(reading: Project):
+    os.mkfifo(reading.root / "my-skill/scripts/pipe")
+    done = _whet(reading, "my-skill/evals/one.json", "--arm", "skill")
+
+    assert (done.code, done.stdout) == (2, "")
+    said = f"--skill: {reading.root}/my-skill/scripts/pipe is a pipe, a socket or a device, which no agent can be given"
+    assert done.stderr.startswith(f"error[usage]: {said}\n"), done.stderr
 
 
 def test_a_dry_run_says_what_is_left_out_of_the_skill(reading: Project):

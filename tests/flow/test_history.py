@@ -71,6 +71,46 @@ def test_a_case_that_changes_on_the_same_content_is_flaky_and_one_of_other_conte
     assert "changed 3 times in 4 runs" in project.whet("history", "suite.py").stdout
 
 
+def test_a_run_in_which_everything_errored_has_a_row_with_its_cost_and_changes_nothing(project: Project) -> None:
+    agent = project.root / "agent.sh"
+    project.settings(SHELL + f'args = ["{agent}"]\noutput = "events"\n')
+    project.suite("""
+        import os
+        def vanish(report, ctx):
+            if report.final_output != "yes":
+                os._exit(0)
+        suite = [Case(id=name, prompt="Say yes.", check=vanish) for name in ("a", "b")]
+    """)
+    for text in ("no", "yes", "never", "yes"):
+        lines = ({"type": "usage", "cost_usd": 0.01}, {"type": "final_output", "text": text})
+        agent.write_text("".join(f"echo '{json.dumps(line)}'\n" for line in lines))
+        project.run()
+
+    found = history(project)["points"]
+    told = project.whet("history", "suite").stdout.splitlines()
+
+    assert [point["rate"] and point["rate"]["value"] for point in found] == [None, 1.0, None, 1.0], told
+    assert [point["cost_usd"] for point in found] == [0.02] * 4
+    assert [point["counts"]["errored"] for point in found] == [2, 0, 2, 0]
+    # The runs that have a rate are of the same content.
+    assert [point["changed"] for point in found] == [None] * 4
+    assert told[0] == "suite: 4 runs"
+    assert re.search(r"2 +- +- +\$0\.02", told[2]), told
+
+
+def test_a_run_is_compared_with_runs_of_its_own_arm_only(project: Project) -> None:
+    project.settings(SHELL + 'pass_env = ["SAYS"]\n')
+    runs = []
+    for arm, says in (("new", "no"), ("other", "yes"), ("new", "yes")):
+        project.suite(SUITE.replace("{command}", "echo $SAYS"))
+        runs.append(project.run("--arm", f"{arm}=env:SAYS={says}", "--trials", "4").folder.name)
+
+    first, other, last = (point["changed"] for point in history(project)["points"])
+
+    assert (first, other) == (None, None)
+    assert (last["verdict"], last["run"]) == ("better", runs[0])
+
+
 def test_a_suite_that_was_never_run_has_no_history(project: Project) -> None:
     project.settings(SHELL)
 

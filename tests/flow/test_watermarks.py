@@ -114,6 +114,7 @@ def test_a_resumed_run_gives_its_agents_the_word_it_began_with_and_the_next_run_
 
 
 LISTS = '{"type":"session_started","skills":["deploy"]}'
+OTHERS = LISTS.replace("deploy", "other")
 READS = '{"type":"file_read","path":"/skills/deploy/SKILL.md","ok":true}'
 ELSEWHERE = '{"type":"file_read","path":"/notes.md","ok":true}'
 ARMS = ("--arm", "without=skill:none", "--arm", "with=skill:v1/deploy", "--trials", "2")
@@ -134,11 +135,13 @@ def _printing(skilled: Project, *events: str, then: str = "true") -> None:
     [
         ([LISTS, READS], 2, True),
         ([LISTS, ELSEWHERE], 0, True),
-        ([ELSEWHERE], 0, False),
+        ([OTHERS, ELSEWHERE], 0, False),
+        # An agent that lists nothing says nothing by what it does not list.
+        ([ELSEWHERE], 0, None),
     ],
 )
 def test_how_often_a_skill_was_loaded_is_told_and_warned_of_if_it_never_was(
-    skilled: Project, events: list[str], loaded: int, reached: bool
+    skilled: Project, events: list[str], loaded: int, reached: bool | None
 ) -> None:
     _printing(skilled, *events)
     done = skilled.run(*ARMS)
@@ -146,15 +149,48 @@ def test_how_often_a_skill_was_loaded_is_told_and_warned_of_if_it_never_was(
 
     (loads,) = done.results["skill_loads"]
     shown = 2 if reached else 0
-    assert loads == {"arm": "with", "runner": "one", "loaded": loaded, "told": 2, "sessions": 2, "shown": shown}
+    figures = {"loaded": loaded, "told": 2, "sessions": 2, "shown": shown, "unwanted": 0, "loaded_unwanted": 0}
+    assert loads == {"arm": "with", "runner": "one", **figures, "listed": 0 if reached is None else 2}
     assert [trial["skill_loaded"] for trial in done.trials] == [None, None, loaded > 0, loaded > 0]
     assert f"one  with  loaded in {loaded} of 2 sessions" in done.stdout
-    told = 'the skill of the arm "with" was never loaded by one, in none of the 2 sessions'
+    told = 'the skill of the arm "with" was never loaded by one (0 of 2 sessions)'
     assert (done.stdout + done.stderr).count(told) == (0 if loaded else 1), done.stdout
     for later in (compared, gate):
         assert (told in later.stdout) == (not loaded)
-        assert ("nothing shows that it reached the agent" in later.stdout) == (not reached)
+        assert ("the agent lists its skills, and this one is not among them" in later.stdout) == (reached is False)
     assert skilled.whet("verify", "latest").code == 0
+
+
+@pytest.mark.parametrize(
+    ("events", "text"),
+    [
+        ([LISTS, READS], "loaded in 2 of 2 sessions, 1 of which should not load it"),
+        ([LISTS, ELSEWHERE], "loaded in 0 of 2 sessions"),
+    ],
+)
+def test_sessions_that_should_not_load_the_skill_are_told_with_the_others(
+    skilled: Project, events: list[str], text: str
+) -> None:
+    _printing(skilled, *events)
+    queries = [{"query": "Ship it.", "should_trigger": True}, {"query": "2 + 2?", "should_trigger": False}]
+    skilled.write("v1/deploy/evals/triggers.json", json.dumps(queries))
+    done = skilled.whet("run", "v1/deploy/evals/triggers.json", "--arm", "with=skill:v1/deploy")
+
+    wrong = int("should not" in text)
+    (loads,) = done.results["skill_loads"]
+    assert (loads["told"], loads["unwanted"], loads["loaded_unwanted"]) == (2, 1, wrong), done.stdout + done.stderr
+    assert f"one  with  {text}\n" in done.stdout
+    # Of the two, only one should have loaded it.
+    assert ("was never loaded by one (0 of 1 session)" in done.stdout + done.stderr) == (not wrong)
+
+
+def test_nobody_is_warned_of_a_skill_that_no_case_should_load(skilled: Project) -> None:
+    _printing(skilled, LISTS, ELSEWHERE)
+    skilled.write("v1/deploy/evals/triggers.json", json.dumps([{"query": "2 + 2?", "should_trigger": False}]))
+    done = skilled.whet("run", "v1/deploy/evals/triggers.json", "--arm", "with=skill:v1/deploy")
+
+    assert "one  with  loaded in 0 of 1 session\n" in done.stdout, done.stdout + done.stderr
+    assert "never loaded" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("script", ["true", "cat $WHET_SKILL/SKILL.md; true", "exit 3"])

@@ -175,7 +175,7 @@ def validate_command(files: tuple[Path, ...], strict: bool, verbose: bool) -> No
                 if found is None:
                     suite = load_suite(file)
                     click.echo("".join(f"{lost}\n" for lost in suite.lost), nl=False, err=True)
-                    found = [Examined(file, _summary(suite), (*suite.warnings, *_without_judge(suite)))]
+                    found = [Examined(file, _summary(suite), (*suite.warnings, *_lost(suite), *_without_judge(suite)))]
         except SuiteError as error:
             problems += error.problems
             warnings += error.warnings
@@ -193,6 +193,17 @@ def validate_command(files: tuple[Path, ...], strict: bool, verbose: bool) -> No
     if problems:
         raise SuiteError(problems, warnings)
     warn(warnings)
+
+
+def _lost(suite: Suite) -> Iterator[Problem]:
+    """Yield a warning if the skill that the suite is about or lies in names what agents are not given of it."""
+    from whet.ground.workspaces import MANIFEST
+    from whet.suites.left_out import left_out, warning_of_lost
+
+    around = (folder for folder in suite.source.parents if (folder / MANIFEST).is_file())
+    skill = suite.usual_skill or next(around, None)
+    if skill is not None and (said := warning_of_lost(skill, left_out(skill))) is not None:
+        yield Problem(file=str(skill / MANIFEST), message=said)
 
 
 def _without_judge(suite: Suite) -> Iterator[Problem]:

@@ -37,6 +37,7 @@ from whet.model.comparison import (
 from whet.model.event import Results
 from whet.model.grade import PASSED, CaseLift, Lift
 from whet.model.run import TrialResult
+from whet.model.skills import loads_of
 from whet.model.suite import NO_SKILL, SKILL
 
 # How much worse a candidate may be and still count as not worse, unless you say otherwise.
@@ -340,8 +341,7 @@ def sampled(result: TrialResult) -> Sampled:
         tokens=_possible(usage.reported("total_tokens")),
         steps=_possible(result.steps),
         contaminated=result.failure is not None and result.failure.code == Contaminated.code,
-        skill_shown=result.skill_shown,
-        skill_loaded=result.skill_loaded,
+        loads=loads_of(result.key.arm, result.key.runner, result),
         blameless=is_blameless(result.failure),
         judged=_judged(result),
         round=result.number,

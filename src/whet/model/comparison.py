@@ -9,7 +9,7 @@ from typing import Literal
 
 from whet.dataclass import dataclass
 from whet.model.benchmark import Interval
-from whet.model.skills import SkillLoads, loads_in
+from whet.model.skills import SkillLoads
 from whet.reading.text import count
 
 Decision = Literal["better", "not-worse", "worse", "inconclusive"]
@@ -28,8 +28,8 @@ MOST_TAKEN = 1e15
 class Sampled:
     """What one trial says: `value` is from 0 to 1, or None if the trial errored; amounts are None if unknown.
 
-    A `contaminated` trial errored because it found a skill that its arm should not have. `skill_shown` says whether it
-    shows the skill of its arm in any way, and `skill_loaded` whether it loaded it; None if its arm has none.
+    A `contaminated` trial errored because it found a skill that its arm should not have. `loads` says whether it met
+    the skill of its arm; None if its arm has none.
     A `blameless` one errored for a reason that its agent and its checks have no part in, such as a provider that was
     down. `judged` stands for the answer that a model judged: equal for equal answers, and None if none did.
     """
@@ -41,8 +41,7 @@ class Sampled:
     tokens: float | None = None
     steps: float | None = None
     contaminated: bool = False
-    skill_shown: bool | None = None
-    skill_loaded: bool | None = None
+    loads: SkillLoads | None = None
     blameless: bool = False
     judged: str | None = None
     # In which round it ran; None if that is not known.
@@ -67,10 +66,8 @@ class ArmSamples:
     @property
     def never_loaded(self) -> str | None:
         """A sentence if the arm has a skill, sessions can tell, and none of them loaded it."""
-        known = (
-            loads_in(self.arm, self.runner, shown=trial.skill_shown, loaded=trial.skill_loaded) for trial in self.trials
-        )
-        return sum(filter(None, known), SkillLoads(arm=self.arm, runner=self.runner)).warning
+        known = (trial.loads for trial in self.trials if trial.loads is not None)
+        return sum(known, SkillLoads(arm=self.arm, runner=self.runner)).warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

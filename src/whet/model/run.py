@@ -274,7 +274,7 @@ class TrialResult:
 
     `usage` is the deciding attempt's, so that sessions are compared with sessions; `paid_usage` is what was paid for.
     `session_s` is how long its agent took, and `duration_s` how long all attempts did, with all that is around them.
-    Paths are relative to the run folder, so that the folder can be moved.
+    Paths are relative to the run folder, so that the folder can be moved. `SkillFacts` says what those of skills mean.
     """
 
     key: TrialKey
@@ -289,10 +289,10 @@ class TrialResult:
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
     detected_skills: tuple[SkillDetection, ...] = ()
-    # Whether its session shows the skill of its arm in any way; None if its arm has none.
     skill_shown: bool | None = None
-    # Whether it loaded that skill; None if its arm has none, if it cannot tell, or if its case asks not to load it.
     skill_loaded: bool | None = None
+    skill_unwanted: bool = False
+    skills_listed: bool = False
     final_output: str = ""
     workspace_dir: str | None = None
     changed_files: int = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 from whet.dataclass import dataclass
 from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
@@ -171,7 +171,8 @@ class SkillLoads:
     """How often the skill of an arm was loaded on one runner.
 
     Of its `sessions`, `told` ones show whether they loaded it, because their agent says what it reads and runs;
-    `loaded` of these did, and `shown` ones show the skill in any way, such as in a list.
+    `loaded` of these did. The cases of `unwanted` of the told ones ask not to load it; `loaded_unwanted` of these did.
+    Of all sessions, `shown` ones show the skill in any way, such as in a list, and `listed` ones list skills at all.
     """
 
     arm: str
@@ -180,6 +181,9 @@ class SkillLoads:
     told: int = 0
     sessions: int = 0
     shown: int = 0
+    unwanted: int = 0
+    loaded_unwanted: int = 0
+    listed: int = 0
 
     @property
     def text(self) -> str:
@@ -188,17 +192,19 @@ class SkillLoads:
             return "not known: no session tells what it reads"
         silent = self.sessions - self.told
         rest = f"; not known in {count(silent, 'session')}" if silent else ""
-        return f"loaded in {self.loaded:,} of {count(self.told, 'session')}{rest}"
+        wrong = f", {self.loaded_unwanted:,} of which should not load it" if self.loaded_unwanted else ""
+        return f"loaded in {self.loaded:,} of {count(self.told, 'session')}{wrong}{rest}"
 
     @property
     def warning(self) -> str | None:
-        """A sentence if sessions can tell, and none of them loaded the skill."""
-        if not self.told or self.loaded:
+        """A sentence if sessions that should load the skill can tell, and none of them did."""
+        wanted = self.told - self.unwanted
+        if not wanted or self.loaded > self.loaded_unwanted:
             return None
-        which = f"none of the {self.told:,} sessions" if self.told > 1 else "the only session"
-        never = f'the skill of the arm "{self.arm}" was never loaded by {self.runner}, in {which}'
+        never = f'the skill of the arm "{self.arm}" was never loaded by {self.runner} (0 of {count(wanted, "session")})'
         # A skill that is listed did not seem to be what the prompt needs; one that is not may be in the wrong place.
-        return never if self.shown else f"{never}; nothing shows that it reached the agent, not even a list"
+        lost = self.listed and not self.shown
+        return f"{never}; the agent lists its skills, and this one is not among them" if lost else never
 
     def __add__(self, other: SkillLoads) -> SkillLoads:
         """Add sessions of the same arm and runner."""
@@ -209,15 +215,46 @@ class SkillLoads:
             told=self.told + other.told,
             sessions=self.sessions + other.sessions,
             shown=self.shown + other.shown,
+            unwanted=self.unwanted + other.unwanted,
+            loaded_unwanted=self.loaded_unwanted + other.loaded_unwanted,
+            listed=self.listed + other.listed,
         )
 
 
-def loads_in(arm: str, runner: str, *, shown: bool | None, loaded: bool | None) -> SkillLoads | None:
-    """Return what one session says; None if it could not have a skill."""
-    if shown is None:
+class SkillFacts(Protocol):
+    """What the result of a trial says about the skill of its arm.
+
+    `skill_shown`: whether its session shows it in any way; None if its arm has none. `skill_loaded`: whether it loaded
+    it; None also if it cannot tell. `skill_unwanted`: whether its case asks not to load it. `skills_listed`: whether
+    the agent lists the skills that it offers.
+    """
+
+    @property
+    def skill_shown(self) -> bool | None: ...  # noqa: D102 - as in the result
+    @property
+    def skill_loaded(self) -> bool | None: ...  # noqa: D102
+    @property
+    def skill_unwanted(self) -> bool: ...  # noqa: D102
+    @property
+    def skills_listed(self) -> bool: ...  # noqa: D102
+
+
+def loads_of(arm: str, runner: str, said: SkillFacts) -> SkillLoads | None:
+    """Return what one trial says about the skill of its arm; None if it could not have one."""
+    if said.skill_shown is None:
         return None
+    tells, loaded = said.skill_loaded is not None, said.skill_loaded is True
+    # As numbers: a document of one session has no `true` where others have a count.
     return SkillLoads(
-        arm=arm, runner=runner, loaded=loaded is True, told=loaded is not None, sessions=1, shown=int(shown)
+        arm=arm,
+        runner=runner,
+        loaded=int(loaded),
+        told=int(tells),
+        sessions=1,
+        shown=int(said.skill_shown),
+        unwanted=int(tells and said.skill_unwanted),
+        loaded_unwanted=int(loaded and said.skill_unwanted),
+        listed=int(said.skills_listed),
     )
 
 

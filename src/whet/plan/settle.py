@@ -132,7 +132,7 @@ def _planned(request: RunRequest, earlier: Resumed | None, early: Callable[[Sett
         settings=settings,
         plan=plan,
         earlier=earlier,
-        notices=(*map(str, suite.warnings), *same_arms(plan), *_out_of_reach(plan), *_lent(plan, settings)),
+        notices=tuple(_notices(suite, plan, settings)),
         unsettled=unsettled and bool(settings.runners),
     )
 
@@ -151,6 +151,24 @@ def notices_on_cost(planned: Planned, plan: Plan) -> tuple[str, ...]:
     if not planned.unsettled:
         return ()
     return (what_it_may_cost(plan, planned.settings, asks_judge),)
+
+
+def _notices(suite: Suite, plan: Plan, settings: Settings) -> Iterator[str]:
+    yield from map(str, suite.warnings)
+    yield from same_arms(plan)
+    yield from _lost(plan)
+    yield from _out_of_reach(plan)
+    yield from _lent(plan, settings)
+
+
+def _lost(plan: Plan) -> Iterator[str]:
+    """Yield a warning for each skill that names what agents are not given of it."""
+    skills = [arm.skill for arm in plan.arms if arm.skill is not None and arm.skill.left_out]
+    if skills:
+        from whet.suites.left_out import warning_of_lost  # noqa: PLC0415 - most runs have no skill
+
+        warnings = (warning_of_lost(skill.source, skill.left_out) for skill in skills)
+        yield from dict.fromkeys(warning for warning in warnings if warning is not None)
 
 
 def _out_of_reach(plan: Plan) -> Iterator[str]:

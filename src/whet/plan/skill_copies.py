@@ -75,12 +75,14 @@ def _of_any_run(folder: Path) -> frozenset[str]:
 
 def _of_run(folder: Path, suite: Path, own: tuple[Path, ...]) -> frozenset[str]:
     """Return what is in *folder* and of this run: its suite, wherever that is, and folders of our *own*."""
-    asked = {suite, *own}
-    if suite.parent != folder and suite.is_relative_to(folder):
-        # Its packages, scripts and settings are there too. Of a suite at the top of a skill, only its file is left out.
-        asked.add(suite.parent)
-    inside = (path for path in asked if path != folder and path.is_relative_to(folder))
-    return frozenset(path.relative_to(folder).as_posix() for path in inside if os.path.lexists(path))
+    inside = {path.relative_to(folder) for path in own if path != folder and path.is_relative_to(folder)}
+    # A suite lies at the same place in copies of the skill that it is in.
+    for skill in (above for above in suite.parents if above == folder or os.path.isfile(above / MANIFEST)):  # noqa: PTH113
+        inside.add(suite.relative_to(skill))
+        if suite.parent != skill:
+            # Its packages, scripts and settings are beside it. At the top of a skill, only the file is left out.
+            inside.add(suite.parent.relative_to(skill))
+    return frozenset(path.as_posix() for path in inside if os.path.lexists(folder / path))
 
 
 def _copied(skill: SkillUnderTest, leave: frozenset[str], name: str, settings: Settings) -> SkillUnderTest:
@@ -100,7 +102,7 @@ def _copy_without(folder: Path, leave: frozenset[str], digest: str, name: str, s
     """Copy *folder* to the store without the paths of *leave*; a copy that is there already is the same."""
     store = skill_store(settings)
     copy = store / digest[:16] / name
-    if copy.is_dir():
+    if (copy / MANIFEST).is_file():
         return copy
     draft = store / f"{digest[:16]}-{os.getpid()}"
 
@@ -109,12 +111,19 @@ def _copy_without(folder: Path, leave: frozenset[str], digest: str, name: str, s
 
     try:
         shutil.copytree(folder, draft / name, symlinks=True, ignore=ignored)
+        if not (draft / name / MANIFEST).is_file():
+            raise UsageError(
+                f"--skill: {folder / MANIFEST} is a link to what agents are not given of a skill",
+                hint=f"put the text into {MANIFEST} itself, or link it to a file outside of the suites",
+            )
         # Another skill may have the same content under another name.
         copy.parent.mkdir(exist_ok=True)
         if not copy.exists():
             (draft / name).rename(copy)
-    except (OSError, shutil.Error) as error:
-        raise UsageError(f"--skill: {folder} cannot be copied to {copy}: {error}") from error
+    except OSError as error:
+        # What copies a folder gathers what it could not copy: from where, to where, and why.
+        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        raise UsageError(f"--skill: {folder} cannot be copied to {copy}: {why}") from error
     finally:
         remove_tree(draft)
     return copy
@@ -150,7 +159,10 @@ def _content_digest(path: Path) -> bytes:
     if path.is_symlink():
         return hashlib.sha256(b"link " + os.fsencode(path.readlink())).digest()
     if not path.is_file():
-        return b""
+        raise UsageError(
+            f"--skill: {path} is a pipe, a socket or a device, which no agent can be given",
+            hint="a skill has only files and folders: remove it",
+        )
     try:
         with path.open("rb") as file:
             executable = os.fstat(file.fileno()).st_mode & stat.S_IXUSR

@@ -118,6 +118,8 @@ class WrittenTrial(Struct, kw_only=True):
     detected_skills: tuple[SkillDetection, ...]
     skill_shown: bool | None
     skill_loaded: bool | None = None
+    skill_unwanted: bool = False
+    skills_listed: bool = False
     started_at: str
     duration_s: float
     session_s: float | None

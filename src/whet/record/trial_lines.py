@@ -21,7 +21,7 @@ from whet.model import wire
 from whet.model.grade import STATUSES, Status
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
-from whet.model.skills import SkillLoads, loads_in
+from whet.model.skills import SkillLoads, loads_of
 from whet.model.spending import Bill, Spender, Spending
 from whet.record.chain import Chain, Line, Reading, Rounds, is_done, read_line, read_result
 from whet.record.folder import RUN_FILE, file_hash
@@ -238,8 +238,7 @@ class TrialLines:
 
     def _note_loads(self, result: TrialResult) -> None:
         key = result.key
-        found = loads_in(key.arm, key.runner, shown=result.skill_shown, loaded=result.skill_loaded)
-        if found is not None:
+        if (found := loads_of(key.arm, key.runner, result)) is not None:
             known = self.loads.get((key.arm, key.runner))
             self.loads[key.arm, key.runner] = found if known is None else known + found
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 from whet.errors import UsageError, WhetError
 from whet.grade.comparison import comparisons_of
@@ -32,26 +32,23 @@ def of_suite(views: Sequence[RunView], suite: str) -> list[RunView]:
 
 def history_document(suite: str, views: Iterable[RunView]) -> HistoryDocument:
     """Return the history of *suite*; *views* are its runs, oldest first."""
-    readable = [view for view in views if view.status != "unreadable" and view.head.rate is not None]
+    readable = [view for view in views if view.status != "unreadable" and _has_ended_trials(view)]
     # The trials of shards that were merged are in the run that they were merged into.
     merged = {each.run for view in readable for each in view.asked.merged}
     found = [view for view in readable if view.id not in merged][-MOST_POINTS:]
-    segments = [(content, list(own)) for content, own in groupby(found, key=_content)]
-    changes = _changes([own for _, own in segments])
-    points = [
-        _point(view, content, changes.get(view.id) if view is own[0] else None)
-        for content, own in segments
-        for view in own
-    ]
-    return HistoryDocument(suite=suite, points=tuple(points), flaky=tuple(_flaky(found)))
+    contents = {view.id: content_of(view.run_dir, view.asked) for view in found}
+    changes = _changes([view for view in found if view.head.rate is not None], contents)
+    points = [_point(view, contents[view.id], changes.get(view.id)) for view in found]
+    return HistoryDocument(suite=suite, points=tuple(points), flaky=tuple(_flaky(found, contents)))
 
 
-def _content(view: RunView) -> str:
-    return content_of(view.run_dir, view.asked)
+def _has_ended_trials(view: RunView) -> bool:
+    """Return whether anything of a run ended; if all of it errored, it has no rate and was paid for all the same."""
+    return view.head.rate is not None or view.head.counts["errored"] > 0
 
 
 def _point(view: RunView, content: str, changed: DecidedChange | None) -> HistoryPoint:
-    head, candidate = view.head, view.arms[-1] if view.arms else ""
+    head, candidate = view.head, _candidate(view)
     skill = view.asked.arm_facts.get(candidate, {}).get("skill") or view.asked.skill_digest
     return HistoryPoint(
         run=view.id,
@@ -71,15 +68,28 @@ def _point(view: RunView, content: str, changed: DecidedChange | None) -> Histor
     )
 
 
-def _changes(segments: Sequence[Sequence[RunView]]) -> dict[str, DecidedChange]:
+def _candidate(view: RunView) -> str:
+    return view.arms[-1] if view.arms else ""
+
+
+def _segments(views: Sequence[RunView], contents: Mapping[str, str]) -> Iterator[list[RunSamples]]:
+    """Yield for each arm what its runs say, those on the same content together, oldest first."""
+    for arm in dict.fromkeys(map(_candidate, views)):
+        own = [view for view in views if _candidate(view) == arm]
+        segments = (_together(list(alike)) for _, alike in groupby(own, key=lambda view: contents[view.id]))
+        yield [segment for segment in segments if segment is not None]
+
+
+def _changes(views: Sequence[RunView], contents: Mapping[str, str]) -> dict[str, DecidedChange]:
     """Return how the first run on each content differs from what was before it, with all runs on either content.
 
-    All comparisons share one error: who looks at many changes finds some of them by chance.
+    Only runs of the same arm are compared: what another arm has is no change. All comparisons share one error: who
+    looks at many changes finds some of them by chance.
     """
-    known = [segment for own in segments if (segment := _together(own)) is not None]
+    known = list(_segments(views, contents))
     arms: list[ArmSamples] = []
     pairs: dict[tuple[str, str], tuple[str, str, str]] = {}
-    for before, after in pairwise(known):
+    for before, after in chain.from_iterable(map(pairwise, known)):
         try:
             both = on_shared_cases(before, after)
         except UsageError:
@@ -93,7 +103,7 @@ def _changes(segments: Sequence[Sequence[RunView]]) -> dict[str, DecidedChange]:
             arms += (replace(arm, arm=name, runner="") for name, arm in zip(names, of_both, strict=True))
     if not pairs:
         return {}
-    weights = {case: weight for each in known for case, weight in each.weights.items()}
+    weights = {case: weight for own in known for each in own for case, weight in each.weights.items()}
     samples = RunSamples(name="history", arms=tuple(arms), weights=weights, interleaved=False)
     changes: dict[str, DecidedChange] = {}
     runners = Counter(run for _, run, _ in pairs.values())
@@ -144,13 +154,12 @@ def _together(views: Sequence[RunView]) -> RunSamples | None:
     return RunSamples(name=name, arms=arms, weights=weights, digests=digests) if arms else None
 
 
-def _flaky(views: Sequence[RunView]) -> Iterator[FlakyCase]:
+def _flaky(views: Sequence[RunView], contents: Mapping[str, str]) -> Iterator[FlakyCase]:
     """Yield the executions that end differently on the same content, those that change most often first."""
     ends: dict[tuple[str, _Execution], list[bool]] = {}
     for view in views:
-        content = _content(view)
         for execution, passed in _ends(view).items():
-            ends.setdefault((content, execution), []).append(passed)
+            ends.setdefault((contents[view.id], execution), []).append(passed)
     changes: dict[_Execution, FlakyCase] = {}
     for (_, (case, runner, arm)), own in ends.items():
         found = changes.setdefault((case, runner, arm), FlakyCase(case=case, runner=runner, arm=arm, changes=0, runs=0))

@@ -57,6 +57,9 @@ class AttemptRecord:
     # Whether it would be seen that the agent loads a skill, and whether it loaded that of the arm; None is not known.
     tells_loads: bool = False
     skill_loaded: bool | None = None
+    # Whether the case asks not to load it, and whether the agent lists the skills that it offers.
+    skill_unwanted: bool = False
+    skills_listed: bool = False
     # Whether what the agent says may take the trial out of the rate.
     trusted: bool = True
     changes: Changes = field(default_factory=Changes)

@@ -37,7 +37,9 @@ def look_for_skills(parts: AttemptParts, trial: Trial, record: AttemptRecord) ->
     began = record.session is not None or bool(record.steps)
     if has_one and began and trial.execution.runner.agent != NO_AGENT:
         record.skill_shown = own in shown or _is_mentioned(skill, record)
-        record.skill_loaded = _is_loaded(skill, trial, record)
+        record.skill_loaded = _is_loaded(skill, record)
+        record.skill_unwanted = any(map(_shuns_skill, trial.execution.case.checks))
+        record.skills_listed = bool(record.offered_skills)
     # An arm that the recording of a replay does not know may have any of its skills.
     leaked = next((word for word in shown if word != own), None) if own or not has_one else None
     if leaked is not None:
@@ -54,9 +56,9 @@ def _contaminated(skill: SkillUnderTest, found: str) -> Contaminated:
     )
 
 
-def _is_loaded(skill: SkillUnderTest, trial: Trial, record: AttemptRecord) -> bool | None:
-    """Return whether the agent loaded the skill; None if that cannot be known, or if it should not."""
-    if not record.tells_loads or any(map(_shuns_skill, trial.execution.case.checks)):
+def _is_loaded(skill: SkillUnderTest, record: AttemptRecord) -> bool | None:
+    """Return whether the agent loaded the skill; None if that cannot be known."""
+    if not record.tells_loads:
         return None
     if _detected(skill, record) is not None:
         return True

@@ -158,6 +158,7 @@ async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Pa
     record.session, record.usage, record.steps = earlier.session, old.usage, old.steps
     record.detected_skills = old.detected_skills
     record.skill_shown, record.skill_loaded = old.skill_shown, old.skill_loaded
+    record.skill_unwanted, record.skills_listed = old.skill_unwanted, old.skills_listed
     # The session was paid for by the run that recorded it.
     record.unpaid_usage = old.usage
     try:

@@ -289,6 +289,8 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
         detected_skills=last.detected_skills,
         skill_shown=last.skill_shown,
         skill_loaded=last.skill_loaded,
+        skill_unwanted=last.skill_unwanted,
+        skills_listed=last.skills_listed,
         final_output=output if len(output) <= OUTPUT_KEPT else output[:OUTPUT_KEPT] + " ...",
         workspace_dir=last.workspace_dir,
         changed_files=len(last.changes),

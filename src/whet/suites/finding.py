@@ -15,7 +15,7 @@ from whet.ground.workspaces import MANIFEST
 from whet.reading.document_files import SUFFIXES, read_plain
 from whet.reading.documents import DocumentError
 from whet.reading.paths import refusals
-from whet.suites.format import format_of
+from whet.suites.format import NO_FILE, format_of
 from whet.suites.harbor import tasks_in
 
 # Where a skill keeps its suites, seen from its folder.
@@ -116,6 +116,8 @@ def _below(path: Path) -> tuple[list[FoundSuite], list[PassedOver]]:
         if path.name == MANIFEST:
             return _below(path.parent)
         return [FoundSuite(path)], []
+    if not path.is_dir():
+        return [], []
     if (path / MANIFEST).is_file():
         return _of_skill(path)
     return ([FoundSuite(path)], []) if tasks_in(path) else _in_folder(path)
@@ -275,7 +277,7 @@ def _nothing(path: Path) -> str:
         return "this skill has no suites"
     if path.is_dir():
         return "there are no suites in this folder"
-    return "is not a file" if path.exists() else "no suite fits this pattern"
+    return NO_FILE if path.exists() else "no suite fits this pattern"
 
 
 def _hint(path: Path) -> str:

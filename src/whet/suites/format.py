@@ -29,13 +29,17 @@ class Format(Protocol):
         """Return the suite in *path*; raises `SuiteError` with every problem."""
 
 
+# Such as a pipe of a shell: a suite is read more than once, and has a folder.
+NO_FILE = "is a pipe or a device, not a file; name a file"
+
+
 def load_suite(path: Path) -> Suite:
     """Return the suite in *path*, in whatever format it is."""
     if path.is_dir() and (name := format_of(path)) is not None:
         whole: Format = plugins.find("formats", name)()
         return whole.lower(path.resolve())
     if not path.is_file():
-        other = "is not a file" if path.exists() else "there is no such file"
+        other = NO_FILE if path.exists() else "there is no such file"
         reason = "is a folder; name the suite file" if path.is_dir() else other
         raise SuiteError([Problem(file=str(path), message=reason)])
     name = format_of(path)

@@ -7,14 +7,16 @@ archive or at a commit has its answers too.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from whet.errors import PathRefused, SuiteError
 from whet.ground.copying import clear
 from whet.ground.workspaces import MANIFEST
+from whet.reading.files import read_start
 from whet.reading.paths import refusals
 from whet.reading.settings_files import PROJECT_FILE, PYPROJECT
 from whet.suites.finding import SUITES_OF_A_SKILL, is_suite
@@ -25,6 +27,8 @@ _ANYWHERE = frozenset((".git", ".whet", "__pycache__"))
 # Beside the manifest. Everything in the folder of suites belongs to them: fixtures, answers, labels, splits, notes.
 _FOLDER = "evals"
 _OURS = frozenset((PROJECT_FILE, "whet.snapshots.json", "labels.jsonl", "split.lock.json", "judge.lock.json"))
+_PATHS = re.compile(r"(?<![\w./:-])[\w.][\w./-]*")
+_LARGEST_MANIFEST = 1 << 20
 _OWN_FORMATS = frozenset(("bench", "evals", "python"))
 
 
@@ -43,6 +47,28 @@ def left_out(skill: Path) -> frozenset[str]:
         folders[:] = [name for name in folders if name not in out]
         found.update((here / name).relative_to(skill).as_posix() for name in out)
     return frozenset(found)
+
+
+def warning_of_lost(skill: Path, left: Collection[str]) -> str | None:
+    """Return a sentence if the manifest of *skill* names files that are below the *left* paths: no agent has them."""
+    text = read_start(skill / MANIFEST, _LARGEST_MANIFEST).decode("utf-8", "replace")
+    words = dict.fromkeys(word.removeprefix("./").rstrip("./") for word in _PATHS.findall(text))
+    lost = [word for word in words if _is_lost(word, left) and os.path.lexists(skill / word)]
+    if not lost:
+        return None
+    rest = f" and {len(lost) - 1:,} more" if len(lost) > 1 else ""
+    named = f"{MANIFEST} names {lost[0]}{rest}"
+    return (
+        f"{named}, but agents are not given the suites of a skill and what lies beside them; move it to another folder"
+    )
+
+
+def _is_lost(word: str, left: Collection[str]) -> bool:
+    # Names such as `.git` are of the project that the skill is about, and a word such as `evals` may be just a word.
+    path = PurePosixPath(word)
+    if ("." not in word and "/" not in word) or not _ANYWHERE.isdisjoint(path.parts):
+        return False
+    return any(str(place) in left for place in (path, *path.parents))
 
 
 def take_out(skill: Path) -> None:
