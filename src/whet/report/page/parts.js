@@ -34,7 +34,10 @@ function decisionLine(decision) {
   return [
     badge(decisionVerdict(decision.verdict)),
     " ",
-    el("span", { class: "figure" }, `${points(decision.difference)} (${points(decision.low)} to ${points(decision.high)})`),
+    el("span", { class: "figure" }, points(decision.difference)),
+    " ",
+    // Apart, so that a narrow screen has the interval on a line of its own.
+    el("span", { class: "figure" }, `(${points(decision.low)} to ${points(decision.high)})`),
   ];
 }
 
