@@ -6,6 +6,7 @@ What it starts as another program since then is none: the agent may have replace
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from typing import NamedTuple
@@ -18,17 +19,23 @@ from whet.ground.descent import is_running, members, signal_all
 _PATIENCE_S, _REAPING_S = 120.0, 3.0
 # A service that starts other programs for longer than this, while all of them are ended, is ended too.
 _GRACE_S = 2.0
+# A service may start the next program only after a while.
+_QUIET_S = 0.5
 _PAUSE_S = 0.005
 # The places of these in /proc/PID/stat, after the name of the program.
 _PARENT, _BEGAN, _STACK, _ARGUMENTS = 1, 19, 25, 45
 
 
 class _Look(NamedTuple):
-    """A process: its parent, when it began, and where its program is in memory, which differs from start to start."""
+    """A process: its parent, when it began, its program, and where that is in memory, which differs at each start.
+
+    The program is the device and number of its file; None if the kernel tells nobody, or not us.
+    """
 
     parent: int
     began: int
     layout: tuple[int, int]
+    program: tuple[int, int] | None
 
 
 class Services:
@@ -40,20 +47,33 @@ class Services:
         self._known = {pid: look for pid, look in looks if look is not None}
 
     def end_strays(self) -> None:
-        """End everything else; raises `SandboxError` if something does not end."""
-        began = time.monotonic()
-        while strays := self._strays():
+        """End everything else, until nothing new comes for a while; raises `SandboxError` if something does not end."""
+        began = quiet_since = time.monotonic()
+        starters: set[int] = set()
+        while True:
+            strays = self._strays()
             running = [pid for pid in strays if is_running(pid)]
-            if running and time.monotonic() - began > _PATIENCE_S:
+            now = time.monotonic()
+            if running and now - began > _PATIENCE_S:
                 raise SandboxError(f"these processes could not be ended: {running}")
-            if not running and time.monotonic() - began > _REAPING_S:
+            if not running and now - began > _REAPING_S:
                 return
-            if time.monotonic() - began > _GRACE_S:
-                self._forget_parents(running)
+            if not strays and now - quiet_since >= self._quiet_s:
+                return
+            if running:
+                quiet_since = now
+                starters.update(self._parents_of(running))
+            if now - began > _GRACE_S:
+                self._forget(starters)
             # A stopped process starts nothing. A dead one still counts to the limit until it is reaped.
             signal_all(running, signal.SIGSTOP)
             signal_all(self._strays(), signal.SIGKILL)
             time.sleep(_PAUSE_S)
+
+    @property
+    def _quiet_s(self) -> float:
+        """How long nothing may come before all is ended: what keeps the container starts nothing, services may."""
+        return _QUIET_S if self._known.keys() - {self._first} else 0.0
 
     def _strays(self) -> list[int]:
         kept: dict[int, bool] = {}
@@ -73,14 +93,21 @@ class Services:
 
     def _is_fork(self, look: _Look, found: dict[int, bool]) -> bool:
         """Return whether it still is the program of a service that forked it: nothing was loaded since."""
+        # The first process of a container gets every orphan, so that being its child says nothing.
+        if look.parent == self._first:
+            return False
         parent = _look_at(look.parent)
-        return parent is not None and parent.layout == look.layout != (0, 0) and self._is_service(look.parent, found)
+        # A program can move its layout to where another has it, but not change the file that it runs from.
+        same = parent is not None and (parent.layout, parent.program) == (look.layout, look.program)
+        return same and look.layout != (0, 0) and look.program is not None and self._is_service(look.parent, found)
 
-    def _forget_parents(self, pids: list[int]) -> None:
+    def _parents_of(self, pids: list[int]) -> set[int]:
+        looks = (_look_at(pid) for pid in pids)
+        return {look.parent for look in looks if look is not None} - {self._first}
+
+    def _forget(self, pids: set[int]) -> None:
         for pid in pids:
-            look = _look_at(pid)
-            if look is not None and look.parent != self._first:
-                self._known.pop(look.parent, None)
+            self._known.pop(pid, None)
 
 
 def _look_at(pid: int) -> _Look | None:
@@ -90,4 +117,12 @@ def _look_at(pid: int) -> _Look | None:
     except OSError:
         return None
     numbers = [int(told[place]) for place in (_PARENT, _BEGAN, _STACK, _ARGUMENTS)]
-    return _Look(numbers[0], numbers[1], (numbers[2], numbers[3]))
+    return _Look(numbers[0], numbers[1], (numbers[2], numbers[3]), _program_of(pid))
+
+
+def _program_of(pid: int) -> tuple[int, int] | None:
+    try:
+        file = os.stat(f"/proc/{pid}/exe")  # noqa: PTH116 - as above
+    except OSError:
+        return None
+    return file.st_dev, file.st_ino
