@@ -36,11 +36,15 @@ def test_trouble_that_is_overcome_is_no_failure(stage: Stage, fault: str) -> Non
     assert [turn.step for turn in played.turns] == [1, 2]
 
 
-@pytest.mark.parametrize("fault", ["server", "auth", "bad-request"])
-def test_a_provider_that_never_answers_well_is_an_error_and_not_the_agents_failure(stage: Stage, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "code"), [("server", "provider"), ("auth", "key-refused"), ("bad-request", "provider")]
+)
+def test_a_provider_that_never_answers_well_is_an_error_and_not_the_agents_failure(
+    stage: Stage, fault: str, code: str
+) -> None:
     played = stage.play([{"fail": fault, "always": True}])
 
-    assert played.verdict == ("errored", "provider"), played.story
+    assert played.verdict == ("errored", code), played.story
     assert played.trial["failure"]["cause"] == "provider"
     assert stage.project.left_after_a_while() == []
 

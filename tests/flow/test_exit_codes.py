@@ -89,7 +89,7 @@ def test_gate_ends_as_whet_gate_does_and_prints_what_it_says(says: Project):
     hint = worse.stdout.partition("To run only what did not go as expected: ")[2].splitlines()[0]
     assert ("--last-failed" in hint, "--gate" in hint) == (True, False)
     assert "gate: not known yet" in open_.stdout
-    assert "to decide it: whet run --resume" in open_.stdout
+    assert "to decide it in 8 of 10 such runs: whet run --resume" in open_.stdout
 
 
 def test_gate_decides_also_on_a_run_with_errored_trials_and_on_one_that_is_resumed(says: Project):

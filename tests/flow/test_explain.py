@@ -164,7 +164,9 @@ def test_an_answer_tells_which_expectation_it_is_about_and_what_it_took(asking: 
 def test_what_answers_cost_is_told_and_counts_in_the_run_from_then_on(asking: Project) -> None:
     program = asking.root / "bin" / "stand-in"
     # A quarter of a dollar for each answer, as the program counts: also what came before in its session.
-    counted = "total_cost_usd=0.25 * (earlier.count(chr(10)) + 1), "
+    times = "(earlier.count(chr(10)) + 1)"
+    model = f'{{"m": {{"inputTokens": 7 * {times}, "outputTokens": 2 * {times}, "costUSD": 0.25 * {times}}}}}'
+    counted = f"total_cost_usd=0.25 * {times}, modelUsage={model}, "
     program.write_text(program.read_text().replace('type="result", ', f'type="result", {counted}'))
     before = asking.run("--max-cost", "1")
     first = explain(asking, "--max-cost", "0.5")

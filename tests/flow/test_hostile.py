@@ -45,16 +45,16 @@ def test_a_program_that_cannot_start_is_one_errored_trial(boxed: Project) -> Non
     assert len(found["a", "gone"]["attempts"]) == 1
 
 
-def test_a_file_that_cannot_be_executed_is_one_errored_trial(boxed: Project) -> None:
+def test_a_file_that_cannot_be_executed_is_refused_before_anything_starts(boxed: Project) -> None:
     boxed.settings(SHELL + '[runners.plain.agent]\ntype = "command"\ncommand = "./plain.txt"\n')
     boxed.write("plain.txt", "just text\n")
     boxed.suite('suite = [Case(id="a", prompt="true", check=ok)]')
 
     done = boxed.run()
 
-    assert done.code == 3
-    assert [trial["status"] for trial in done.trials] == ["passed", "errored"]
-    assert "plain.txt" in done.trials[1]["failure"]["message"]
+    assert done.code == 2
+    assert f'runners.plain: there is no program "{boxed.root / "plain.txt"}" that can be executed' in done.stderr
+    assert not (boxed.root / ".whet").exists()
 
 
 def test_a_prompt_of_200_kilobytes_arrives_on_stdin_and_is_refused_as_an_argument(boxed: Project) -> None:

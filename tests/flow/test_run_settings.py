@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
 from project import SHELL, Project
@@ -177,6 +178,9 @@ def test_the_local_sandbox_is_named_and_an_unknown_one_refused(project: Project)
     project.settings(SHELL)
     project.suite(ONE)
 
+    shell = shutil.which("sh")
+    assert shell is not None
+    (project.outside / "sh").symlink_to(shell)
     done = project.run("--sandbox", "local")
     unknown = project.run("--sandbox", "cellar")
     lacking = project.run("--sandbox", "bubblewrap", env={"PATH": str(project.outside)})

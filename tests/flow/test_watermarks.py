@@ -193,7 +193,7 @@ def test_nobody_is_warned_of_a_skill_that_no_case_should_load(skilled: Project) 
     assert "never loaded" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("script", ["true", "cat $WHET_SKILL/SKILL.md; true", "exit 3"])
+@pytest.mark.parametrize("script", ["true", "cat $WHET_SKILL/SKILL.md; true"])
 def test_an_agent_that_prints_text_cannot_tell_and_nobody_is_warned(skilled: Project, script: str) -> None:
     skilled.settings(f'[runners.one.agent]\ntype = "command"\ncommand = "sh"\nargs = {json.dumps(["-c", script])}\n')
     done = skilled.run(*ARMS)
@@ -205,11 +205,11 @@ def test_an_agent_that_prints_text_cannot_tell_and_nobody_is_warned(skilled: Pro
     assert not any("never loaded" in text or "may never have" in text for text in said)
 
 
-def test_sessions_that_did_not_end_cannot_tell(skilled: Project) -> None:
+def test_sessions_that_did_not_end_are_not_counted_among_those_that_tell(skilled: Project) -> None:
     _printing(skilled, LISTS, ELSEWHERE, then="exit 3")
     done = skilled.run(*ARMS)
 
-    assert [(each["told"], each["sessions"]) for each in done.results["skill_loads"]] == [(0, 2)]
+    assert done.results["skill_loads"] == []
     assert "never loaded" not in done.stdout + done.stderr + skilled.whet("compare").stdout
 
 

@@ -193,7 +193,7 @@ def test_arms_compare_skills_runners_and_what_is_without(client: httpx2.Client) 
         {"name": "good", "skill": "label:good", "runner": "bash"},
     ]
 
-    run = _run(client, suite_id, arms=arms, trials=4)
+    run = _run(client, suite_id, arms=arms, trials=8)
 
     results = client.get(f"/api/v1/runs/{run['id']}/results").json()
     found = {(each["runner"], each["arm"]): each["status"] for each in results["cases"][0]["executions"]}
@@ -420,7 +420,7 @@ def test_a_quota_of_bytes_counts_runs_and_skills(server: Server, client: httpx2.
 
     assert kept["bytes"] > 1_500_000
     assert [each.status_code for each in refused] == [409, 409]
-    assert "MB of runs and skills, and its quota is 1.0 MB" in refused[0].json()["error"]
+    assert "MB of runs, skills and suites, and its quota is 1.0 MB" in refused[0].json()["error"]
     assert "1 run" in usage
     assert "of 1 MB" in usage
     assert client.get(SKILLS).json()["skills"] == []

@@ -352,7 +352,7 @@ def list_organisations(database: str | None, data_dir: Path, as_json: bool) -> N
 @orgs_command.command("quota")
 @click.argument("organisation", metavar="ORG")
 @click.option("--runs", type=click.IntRange(min=0), metavar="N", help="The most runs that it may keep.")
-@click.option("--mb", type=click.IntRange(min=0), metavar="N", help="The most MB of runs and skills.")
+@click.option("--mb", type=click.IntRange(min=0), metavar="N", help="The most MB of runs, skills and suites.")
 @DATABASE
 @DATA
 @JSON

@@ -141,7 +141,9 @@ def _missing_programs(plan: Plan, agents: Collection[str], environ: Mapping[str,
         # What is named by a path in the workspace may be made there.
         elsewhere = name is not None and "/" in name and not Path(name).is_absolute()
         if name and not elsewhere and not find_program(name, {**environ, **own}):
-            yield f'runners.{runner.id}: there is no program "{name}"; install it, or correct `command` of this runner'
+            executed = " that can be executed" if Path(name).is_absolute() else ""
+            advice = "install it, or correct `command` of this runner"
+            yield f'runners.{runner.id}: there is no program "{name}"{executed}; {advice}'
 
 
 # What programs said, by program and PATH: many suites of one command have the same agents.
