@@ -151,5 +151,5 @@ def test_a_pattern_passes_over_a_link_that_leads_nowhere(tmp_path: Path):
 def test_what_is_neither_a_file_nor_a_folder_is_called_so(tmp_path: Path):
     os.mkfifo(tmp_path / "evals.json")
 
-    with pytest.raises(UsageError, match=r"evals\.json: is not a file"):
+    with pytest.raises(UsageError, match=r"evals\.json: is a pipe or a device, not a file"):
         find_suites([tmp_path / "evals.json"])

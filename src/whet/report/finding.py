@@ -215,12 +215,14 @@ def finding_of(result: TrialResult, info: RunInfo, cwd: Path, *, printed_lines: 
     location = failure.location if failure else None
     workspace = result.workspace_dir
     folder = _within(info, result.artifact_dir)
+    # A trial that never started has no folder in the record.
+    never_started = info.run_dir.is_dir() and not folder.is_dir()
     return Finding(
         key=one_line(str(result.key), 300),
         status=result.status,
         message=excerpt(message_of(result)),
         where=f"{path_for_people(Path(location.file), cwd)}:{location.line}" if location else None,
-        artifacts=path_for_people(folder, cwd) if folder.is_dir() else None,
+        artifacts=None if never_started else path_for_people(folder, cwd),
         workspace=path_for_people(_within(info, workspace), cwd) if workspace else None,
         cause=one_line(f"{failure.cause}, in phase {failure.phase}", 120) if failure else None,
         attempts=len(result.attempts),
