@@ -7,14 +7,26 @@ BIN := $(VENV)/bin
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-root test-agents bench clean
+# Three at a time, also on two cores: a third of what tests take is waiting for time limits, disks and ends of processes.
+# Whoever has nothing left to do takes from the others. `make test SEED=1` runs them in another order.
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal --with-parent $(if $(SEED),-p randomly --randomly-seed=$(SEED))
+# What `make test` leaves to `make test-all`.
+REST := real_agents or cluster or browser or containers or packaging or postgresql
+
+# Each worker would rewrite the assertions of all tests anew, which takes ten seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo check test test-all test-root test-agents bench docs clean
 
 help:
 	@echo "make demo         set up, run the quick-start suite and show where its results are"
-	@echo "make test         set up, then lint, types, import contracts and tests"
+	@echo "make test         set up, then lint, types, import contracts and the tests to wait for"
+	@echo "make test-all     the same, and the tests with real agents, PostgreSQL, a browser, containers and a cluster,"
+	@echo "                  and those that build and install whet"
 	@echo "make test-root    as root: set up, then the tests that differ for root"
 	@echo "make test-agents  set up, then the tests that run OpenCode, Copilot and Gemini"
 	@echo "make bench        set up, then measure what whet costs beside the agents"
+	@echo "make docs         set up, then build these pages as a site in site/"
 	@echo "make clean        remove what these commands made"
 
 demo: $(VENV)/.installed
@@ -26,29 +38,38 @@ demo: $(VENV)/.installed
 	@echo
 	@echo "Next: . $(BIN)/activate, then whet run on a suite of your own (docs/tutorial.md)."
 
-test: $(VENV)/.installed-dev
+check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python bench/house.py
-	$(BIN)/pytest -n 2
+
+test: check
+	$(PYTEST) -m 'not ($(REST))'
+
+test-all: check
+	$(PYTEST)
 
 # Overlay mounts, control groups and boundaries differ for root. The first line runs what an ordinary user skips, the
 # second what holds for both, and has to.
 test-root: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 -m root
-	$(BIN)/pytest -n 2 -m 'not root' tests/contract tests/flow/test_boundary.py tests/flow/test_workspaces.py tests/unit/test_workspace.py
+	$(PYTEST) -m root
+	$(PYTEST) -m 'not root' tests/contract tests/flow/test_boundary.py tests/flow/test_workspaces.py tests/unit/test_workspace.py
 
-# Their installations weigh 640 MB, so they are not part of `make test`, which does the same with Claude Code and Codex.
+# Their installations weigh 640 MB, so they are not part of `make test-all`, which does the same with Claude Code and Codex.
 test-agents: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 -m more_agents tests/agents
+	$(PYTEST) -m more_agents tests/agents
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python bench/run.py
 
+docs: $(VENV)/.installed-dev
+	$(BIN)/python docs/site/build.py
+	@echo "To read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
 clean:
-	rm -rf $(VENV) .agents .mypy_cache .ruff_cache .import_linter_cache .hypothesis .pytest_cache examples/*/.whet
+	rm -rf site $(VENV) .agents .mypy_cache .ruff_cache .import_linter_cache .hypothesis .pytest_cache examples/*/.whet
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Stamps, so that a second `make` has nothing to do. --no-build-isolation: the build backend and its helper are pinned too.
@@ -69,7 +90,7 @@ $(VENV)/.made:
 	fi
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
+$(VENV)/.installed: $(VENV)/.made pyproject.toml hatch_build.py constraints.txt
 	@echo "Installing whet and what it needs."
 	@$(PIP) install -c constraints.txt hatchling editables
 	@$(PIP) install -c constraints.txt --no-build-isolation -e .

@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/cluster_kills.py [KILLS]
 
-Three nodes, five kills per run: of a lease, the process of a node, a keeper, a raylet or the driver, which is resumed.
+Three nodes, five kills per run: of a trial task, the process of a node, an actor, a raylet or the resumed driver.
 Exits with 1 where a trial is lost or doubled, or where an agent is left.
 """
 
@@ -24,7 +24,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "cluster"))
 from loopback import LoopbackCluster, bearing, end, of_folder
 
 KILLS, PER_RUN, TRIALS = 50, 5, 120
-VICTIMS = {"lease": "ray::hold_here", "process": "whet.run.node", "keeper": "ray::Keeper", "node": "", "driver": ""}
+VICTIMS = {
+    "task": "ray::run_trial_task_here",
+    "process": "whet.cluster.node",
+    "actor": "ray::NodeActor",
+    "node": "",
+    "driver": "",
+}
 PATIENCE_S = 900
 SUITE = f"""\
 from whet import Case

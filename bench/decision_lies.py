@@ -9,13 +9,14 @@ from itertools import product
 from math import exp
 
 from decision_worlds import Setting, World, drawn_rates, moved_by, samples_of, shifted
+from msgspec.structs import replace
 
-from whet.grade.amounts import ratio_of_means
-from whet.grade.comparison import compare_arms, comparisons_of
-from whet.grade.difference import difference
-from whet.grade.gate import gate_comparison, more_to_decide
-from whet.grade.sequential import trials_needed, z_after_looks
-from whet.grade.until import look
+from whet.decide.amounts import ratio_of_means
+from whet.decide.comparison import compare_arms, comparisons_of
+from whet.decide.difference import difference
+from whet.decide.gate import gate_comparison, more_to_decide
+from whet.decide.sequential import trials_needed, z_after_analyses
+from whet.decide.until import analyse_round
 from whet.model.comparison import ArmSamples, RunSamples, Sampled, Until
 
 _MOST_PLANNED = 400
@@ -70,7 +71,7 @@ def heavy_until_decided(cases: int, runs: int, seed: int) -> float:
         for done in range(1, until.rounds + 1):
             for name in arms:
                 arms[name] += world.trials(world.baseline, 1, done)
-            found = look(samples_of(world, arms, until), until)
+            found = analyse_round(samples_of(world, arms, until), until)
             if found is not None and found.stop:
                 wrong += found.seen[0].verdict != "inconclusive"
                 break
@@ -109,9 +110,17 @@ def hidden_failures(share: float, runs: int, seed: int) -> float:
 
 
 def misjudged(
-    cases: int, trials: int, answers: int | None, runs: int, seed: int, *, error: float | None, stable: bool = True
+    cases: int,
+    trials: int,
+    answers: int | None,
+    runs: int,
+    seed: int,
+    *,
+    wrong_about: float,
+    error: float | None,
+    stable: bool = True,
 ) -> float:
-    """Return how often arms that are alike are called different by a judge that is wrong about 10 % of answers.
+    """Return how often arms that are alike are called different by a judge that is *wrong_about* a share of answers.
 
     A case has so many *answers* in each arm, or a new one for each trial; what is known of the judge is *error*.
     """
@@ -126,7 +135,7 @@ def misjudged(
             for case, rate in enumerate(rates):
                 for trial in range(trials):
                     answer = f"{name} {case} {trial if answers is None else chance.randrange(answers)}"
-                    flip = flips.setdefault(answer, chance.random() < 0.1)
+                    flip = flips.setdefault(answer, chance.random() < wrong_about)
                     value = float((chance.random() < rate) != flip)
                     trials_of_arm.append(Sampled(case=str(case), value=value, judged=answer, round=trial))
             arms.append(trials_of_arm)
@@ -165,6 +174,18 @@ def moody(cases: int, trials: int, mood: float, runs: int, seed: int, *, told: b
     return wrong / runs
 
 
+def stretched(cases: int, trials: int, runs: int, seed: int, *, times: float) -> float:
+    """Return how often rounds without moods make the interval of arms that are alike more than *times* as wide."""
+    chance = random.Random(f"{seed} stretched {cases} {trials}")
+    wide = 0
+    for _ in range(runs):
+        world = World(Setting(cases, trials, 0.7), chance)
+        seen = compare_arms(*(world.trials(world.baseline, first_round=1) for _ in range(2)))
+        assert seen is not None
+        wide += seen.stretch > times
+    return wide / runs
+
+
 def costly(
     cases: int, trials: int, draw: Callable[[random.Random], float], limit: float, runs: int, seed: int
 ) -> tuple[float, float]:
@@ -184,6 +205,25 @@ def costly(
     return missed / runs, passed / runs
 
 
+def aimed(cases: int, trials: int, effect: float, ratio: float, runs: int, seed: int) -> Counter[str]:
+    """Return how often a candidate reaches or misses the goal to be cheaper, with that effect and ratio of costs."""
+    chance = random.Random(f"{seed} aimed {cases} {trials} {effect} {ratio}")
+    found: Counter[str] = Counter()
+    for _ in range(runs):
+        world = World(Setting(cases, trials, 0.7, effect), chance)
+        arms = {
+            name: [
+                replace(trial, cost_usd=times * exp(chance.gauss(0, 0.5)))
+                for trial in world.trials(rates, first_round=1)
+            ]
+            for name, rates, times in (("old", world.baseline, 1.0), ("new", world.candidate, ratio))
+        }
+        (seen,) = comparisons_of(_run(arms), goal="cheaper")
+        assert seen.aim is not None
+        found[seen.aim.progress] += 1
+    return Counter({name: number / runs for name, number in found.items()})  # type: ignore[misc]
+
+
 def cost_looks(runs: int, seed: int) -> tuple[float, float]:
     """Return how often a cost ratio just at the limit ever passes and ever fails, if looked at ten times."""
     chance = random.Random(f"{seed} cost looks")
@@ -194,7 +234,7 @@ def cost_looks(runs: int, seed: int) -> tuple[float, float]:
             for arm, times in zip(arms, (1.0, limit), strict=True):
                 for values in arm.values():
                     values.extend([times * exp(chance.gauss(0, 0.5)) for _ in range(size - len(values))])
-            seen = ratio_of_means(*arms, z=z_after_looks(sizes[: number + 1]))
+            seen = ratio_of_means(*arms, z=z_after_analyses(sizes[: number + 1]))
             assert seen is not None
             if seen.high <= limit or seen.low > limit:
                 ended["pass" if seen.high <= limit else "fail"] += 1
@@ -213,7 +253,7 @@ def promised(cases: int, between: float, runs: int, seed: int) -> dict[str, tupl
         for done in range(1, until.rounds + 1):
             for name, rates in (("old", world.baseline), ("new", world.candidate)):
                 arms[name] += world.trials(rates, 1, done)
-            found = look(samples_of(world, arms, until), until)
+            found = analyse_round(samples_of(world, arms, until), until)
             if found is None:
                 continue
             is_open = found.seen[0].verdict == "inconclusive"
@@ -274,7 +314,7 @@ def planned(cases: int, between: float, pilot: int, runs: int, seed: int) -> tup
         arms = [_values(world.trials(world.baseline)) for _ in range(2)]
         seen = difference(*arms)
         assert seen is not None
-        plan = trials_needed(cases, seen.spread, 0.1, seen=2 * cases * pilot)
+        plan = trials_needed(cases, seen.spread, 0.1, pilot_trials=2 * cases * pilot)
         held += plan.least <= needed <= plan.most
         after = difference(
             _values(world.trials(world.baseline, plan.trials)), _values(world.trials(world.candidate, plan.trials))
@@ -317,11 +357,13 @@ def print_all(runs: int, seed: int) -> None:
             told = ", ".join(f"{verdict} {found[verdict]:.3f}" for verdict in ("better", "worse", "not-worse"))
             print(f"errors, alike, {cases} x {trials}, {name}: {told}", flush=True)
     for (cases, trials), answers, stable in product(((20, 3), (20, 5), (20, 25)), (1, 3, None), (True, False)):
-        share, known = (misjudged(cases, trials, answers, runs, seed, error=e, stable=stable) for e in (None, 0.1))
-        kind = f"{answers or 'new'} answers{'' if stable else ', open cases'}"
-        print(
-            f"judge wrong about 10 %, {cases} x {trials}, {kind}: {share:.3f}, with judge.error {known:.3f}", flush=True
+        kind = f"{cases} x {trials}, {answers or 'new'} answers{'' if stable else ', open cases'}"
+        never, known, assumed = (
+            misjudged(cases, trials, answers, runs, seed, wrong_about=share, error=error, stable=stable)
+            for share, error in ((0.1, 0.0), (0.1, 0.1), (0.05, None))
         )
+        told = f"wrong about 10 %: {never:.3f} if taken as never wrong, with judge.error {known:.3f}"
+        print(f"judge, {kind}: {told}; wrong about 5 %, as assumed: {assumed:.3f}", flush=True)
     for (cases, trials), mood in product(((20, 3), (20, 5), (60, 5)), (0.0, 0.5, 1.0)):
         untold, told = (moody(cases, trials, mood, runs, seed, told=each) for each in (False, True))
         print(f"moods of {mood} by round and arm, {cases} x {trials}: {untold:.3f}, by rounds {told:.3f}", flush=True)
@@ -332,6 +374,10 @@ def print_all(runs: int, seed: int) -> None:
     print(
         f"a cost ratio at its limit, looked at ten times: ever passes {passed:.3f}, ever fails {failed:.3f}", flush=True
     )
+    for effect, ratio in ((0.0, 1.0), (-0.05, 0.7), (0.0, 0.7)):
+        found = aimed(20, 5, effect, ratio, runs, seed)
+        told = f"reached {found['reached']:.3f}, missed {found['missed']:.3f}"
+        print(f"goal cheaper, 20 x 5, true {effect:+}, {ratio} times the cost: {told}", flush=True)
     for cases, between in ((20, 0.5), (20, 0.8), (10, 0.5)):
         parts = promised(cases, between, runs // 2, seed)
         told = "; ".join(f"{said:.2f} said, {came:.2f} came ({number})" for said, came, number in parts.values())

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from whet import Session, Tool, command, expect
-from whet.model.seen import CommandRun, Event, FileRead, Message, ToolCall
+from whet.model.events import CommandRun, Event, FileRead, Message, ToolCall
 
 EVENTS, ASSERTIONS, ROUNDS = 10_000, 1_000, 3
 _KINDS = 4

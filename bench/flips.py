@@ -13,7 +13,7 @@ from pathlib import Path
 
 from projects import environment, folder, whet, write_project
 
-from whet.record.verifying import verify
+from whet.record.verify.verify import verify
 
 FLIPS, BY_COMMAND, CASES = 1_000, 36, 25
 SEED = 20261116

@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Self
 
-from whet.agents.gateway import Passage
-from whet.agents.gateway_ledger import Ledger
-from whet.agents.gateway_routes import PROVIDERS, Route
-from whet.agents.gateway_upstream import Upstream
-from whet.ground.secrets import Masker
+from whet.gateway._server import AgentProxy
+from whet.gateway._upstream import Upstream
+from whet.gateway.request_log import RequestLog
+from whet.gateway.routes import PROVIDERS, Route
+from whet.secrets import Masker
 
 REQUESTS, STREAMS, AT_ONCE = 300, 5, 1000
 # A stream as a model speaks, and one as fast as it goes.
@@ -97,20 +97,20 @@ class Connection:
 
 @asynccontextmanager
 async def gateway(port: int, folder: Path) -> AsyncIterator[tuple[int, str]]:
-    """Stand in front of the provider; the port of the gateway, and the path of the passage."""
+    """Stand in front of the provider; the port of the gateway, and the path of the proxy."""
     upstream = Upstream()
     route = Route(provider=PROVIDERS["anthropic"], url=f"http://127.0.0.1:{port}", keys={"ANTHROPIC_API_KEY": "k" * 40})
-    passage = Passage(route, upstream, most_connections=2 * AT_ONCE)
-    given = passage.given(passage.listen())
-    ledger = Ledger(folder / "requests.jsonl", masker=Masker(()))
-    passage.begin(ledger, lambda: None)
+    proxy = AgentProxy(route, upstream, most_connections=2 * AT_ONCE)
+    given = proxy.given(proxy.listen())
+    request_log = RequestLog(folder / "requests.jsonl", masker=Masker(()))
+    proxy.begin(request_log, lambda: None)
     try:
         _, _, place = given.address.partition("//")
         host, _, path = place.partition("/")
         yield int(host.split(":")[1]), f"/{path}"
     finally:
-        await passage.close()
-        ledger.close()
+        await proxy.close()
+        request_log.close()
         await upstream.close()
 
 

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from whet.model.arm import Arm
+from whet.model.codec import encode, encode_pretty
 from whet.model.grade import Failure, Grade, Status
-from whet.model.run import Attempt, Execution, Plan, RunInfo, Runner, TrialResult
+from whet.model.run import AttemptResult, Execution, Plan, RunInfo, Runner, Trial, TrialResult
 from whet.model.session import SessionSummary, sourced
 from whet.model.suite import Case, Check, Limits, Suite, WorkspaceSpec
-from whet.model.wire import encode, encode_pretty
+from whet.record.file_hashes import FileHashes
 from whet.record.folder import JOURNAL_FILE, RUN_FILE
-from whet.record.journal import Journal
+from whet.record.journal.journal import Journal
 from whet.record.results import JournalResults, write_results
 from whet.record.run_file import RunFile, fingerprint, write_run_file
-from whet.record.sealing import Sealing
 from whet.version import __version__
 
 PER_CASE = 10
@@ -31,8 +33,18 @@ _ARMS = ("old", "new")
 
 def make_run(folder: Path, *, trials: int, events: int, seed: int = 1) -> Path:
     """Make the record of a run of two arms in *folder*, with so many trials of so many events each, and return it."""
+    plan, random = _plan(folder, trials), Random(seed)
+    session = _events(random, events)
+    return write_record(
+        folder, plan, lambda trial, began: _result(plan, trial.execution, trial.key.number, began, random), session
+    )
+
+
+def write_record(
+    folder: Path, plan: Plan, outcome: Callable[[Trial, datetime], TrialResult], session: bytes, **asked: Any
+) -> Path:
+    """Write the record of a run in which each trial of *plan* ended as *outcome* says, and return its folder."""
     folder.mkdir(parents=True)
-    plan = _plan(folder, trials)
     write_run_file(
         folder,
         RunFile(
@@ -48,16 +60,14 @@ def make_run(folder: Path, *, trials: int, events: int, seed: int = 1) -> Path:
             seed=plan.seed,
             weights={case.id: case.weight for case in plan.suite.cases},
             plan=tuple(f"{execution} x{execution.trials}" for execution in plan.executions),
+            **asked,
         ),
     )
     journal = Journal(folder / JOURNAL_FILE)
-    random = Random(seed)
-    session = _events(random, events)
     for number, trial in enumerate(plan.trials()):
-        began = _BEGAN + timedelta(seconds=number)
-        result = _result(plan, trial.execution, trial.key.number, began, random)
+        result = outcome(trial, _BEGAN + timedelta(seconds=number))
         _write_attempt(folder / result.artifact_dir, result, trial.execution, session)
-        journal.append(result, Sealing(folder, result).hashes())
+        journal.append(result, FileHashes(folder, result).hashes())
     info = RunInfo(
         run_id=folder.name,
         run_dir=folder,
@@ -113,7 +123,15 @@ def _result(plan: Plan, execution: Execution, number: int, began: datetime, rand
     place = f"trials/{key.case}/{key.runner}/{key.arm}/{number}/1"
     usage = sourced(frozenset(), input_tokens=random.randrange(5_000, 50_000), output_tokens=900, cost_usd=0.02)
     failure = None if passes else Failure(phase="check", code="check-failed", cause="agent", message=reason)
-    attempt = Attempt(number=1, status=status, duration_s=12.5, artifact_dir=place, failure=failure, usage=usage)
+    attempt = AttemptResult(
+        number=1,
+        status=status,
+        duration_s=12.5,
+        artifact_dir=place,
+        failure=failure,
+        usage=usage,
+        value=float(status == "passed"),
+    )
     return TrialResult(
         key=key,
         status=status,

@@ -37,7 +37,7 @@ command = "sh"
 # Its own process, because the workers of Ray belong to one driver.
 BARE = f"""
 import sys, time
-from whet.run.cluster_nodes import connect
+from whet.cluster._nodes import connect
 connect(sys.argv[1])
 import ray
 def pause(): time.sleep({PAUSE_S})

@@ -26,7 +26,7 @@ from mutations import Mutant, choose
 
 HOME = Path(__file__).resolve().parents[1]
 # Copies share what no test changes.
-_COPIED = ("src", "tests", "docs", "examples", "bench", "changelog.d")
+_COPIED = ("src", "tests", "docs", "examples", "bench")
 _LINKED = (".agents",)
 # As long as tests of one fault may take; more than that is left out, and said.
 _PATIENCE_S = 300

@@ -17,9 +17,9 @@ from pathlib import Path
 from projects import folder
 
 from transcripts import MIXES, blocks
-from whet.agents.agent import Agent, Task
-from whet.agents.observing import Observer
-from whet.model import plugins
+from whet import plugins
+from whet.agents.contract import Agent, Task
+from whet.agents.observe.observer import Observer
 from whet.model.run import Runner
 
 AGENTS = {

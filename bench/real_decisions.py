@@ -3,6 +3,7 @@
 Each run is `whet eval` with two arms of one skill, followed by `whet gate`. `weights`: 20 tasks of 5 runs, one of which
 weighs 5 and passes half of the time; the others always pass. `judge`: a judge that is wrong about 10 % of answers, and
 `judge.error` says so. `down`: a judge that is down for half of the failures of B, and for 15 % of all answers of A.
+`selected`: a run, and one of what failed in it (`--last-failed`), which `whet gate` refuses, also if `--shared`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,8 @@ from typing import Any
 from projects import environment, folder, whet
 
 TASKS, RUNS = 20, 5
+# How often answers are right; of `weights`, those of the first task.
+RATES = {"weights": 0.5, "judge": 0.7, "down": 0.7, "selected": 0.7}
 # Answers "good" or "bad", in words that its arm and its run choose; a stable one decides for each task once.
 SKILL = """\
 import hashlib, json, os, random, sys
@@ -47,20 +52,20 @@ def write_project(where: Path, kind: str, judge: str) -> None:
     about = {"id": "answers", "name": "answers", "version": "1.0.0", "adapterType": "subprocess"}
     (root / "skill.json").write_text(json.dumps({**about, "entrypoint": f"{sys.executable} skill.py"}))
     (root / "adapter.config.json").write_text(json.dumps({"keepAlive": True}))
-    judged = kind != "weights"
+    judged = kind in {"judge", "down"}
     tasks = [
         {
             "id": f"t{number}",
             "inputData": {
                 "name": f"t{number}",
-                "rate": 0.7 if judged else 0.5 if number == 0 else 1.0,
+                "rate": 1.0 if kind == "weights" and number else RATES[kind],
                 "stable": kind == "judge",
                 "judged": judged,
             },
             "expectedOutput": {"type": "llm_judge", "judgePrompt": "Is it good?"}
             if judged
             else {"type": "exact", "value": "good"},
-            "weight": 5 if number == 0 and not judged else 1,
+            "weight": 5 if number == 0 and kind == "weights" else 1,
         }
         for number in range(TASKS)
     ]
@@ -153,17 +158,37 @@ def one(kind: str, seed: int, judge: str) -> str:
         return str(document["comparison"]["verdict"])
 
 
+def selected(seed: int, judge: str) -> str:
+    """Run once, run again what failed, and return whether the two are compared."""
+    with folder() as where:
+        write_project(where, "selected", judge)
+        env = {**environment(where), "SEED": str(seed), "STYLE": "", "NO_COLOR": "1"}
+        command = whet("eval", "--skills", "skills", "--benchmark", "benchmark.json", "--runs", "1")
+        for words in (command, [*command, "--last-failed"]):
+            subprocess.run(words, cwd=where, env=env, capture_output=True, check=False)
+        runs = sorted(path.name for path in (where / ".whet" / "runs").iterdir() if not path.is_symlink())
+        gates = [
+            subprocess.run(whet("gate", *runs, *more), cwd=where, env=env, capture_output=True, text=True, check=False)
+            for more in ((), ("--shared",))
+        ]
+        is_refused = all(gate.returncode == 2 and f"ran only what failed in {runs[0]}" in gate.stderr for gate in gates)
+        return "refused" if is_refused else "better"
+
+
 def main() -> None:
     """Run all kinds, and print the verdicts of each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=60)
-    parser.add_argument("kinds", nargs="*", default=["weights", "judge", "down"])
+    parser.add_argument("kinds", nargs="*", default=["weights", "judge", "down", "selected"])
     chosen = parser.parse_args()
     for kind in chosen.kinds:
         with serve(kind) as address:
-            found = Counter(one(kind, seed, address) for seed in range(chosen.runs))
+            began = time.perf_counter()
+            run_once = partial(selected, judge=address) if kind == "selected" else partial(one, kind, judge=address)
+            found = Counter(run_once(seed=seed) for seed in range(chosen.runs))
         called = found["better"] + found["worse"]
-        print(f"{kind}: {called} of {chosen.runs} called different; {dict(found)}", flush=True)
+        took = f"in {time.perf_counter() - began:.0f} s"
+        print(f"{kind}: {called} of {chosen.runs} called different; {dict(found)}, {took}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""`python bench/schemas.py`: write the JSON Schema of results.json from the classes that whet writes it with.
+"""`python bench/schemas.py`: write the JSON Schemas of results.json and of settings from the code.
 
-`--check` only compares. If you add a field, add a sentence about it to `FIELDS`; the script says what is missing.
+`--check` only compares. If you add a field of results, add a sentence about it to `FIELDS`, and for a setting to its
+reference page; the script says what is missing.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
+import settings_schema
 
 from whet.errors import Cause, Phase
 from whet.model.session import TOKEN_FIGURES
-from whet.record.results_document import WrittenRun
+from whet.record.document import WrittenRun
 
 FILE = Path(__file__).resolve().parents[1] / "src/whet/record/results.schema.json"
 HEAD = {
@@ -27,7 +29,7 @@ HEAD = {
     "$ref": "#/$defs/run",
 }
 # The names of definitions whose class is called something else.
-NAMES = {"SnapshotOutcome": "snapshot", "SkillDetection": "detected_skill"}
+NAMES = {"RoundAnalysis": "look", "SnapshotOutcome": "snapshot", "SkillDetection": "detected_skill"}
 # Fields that earlier versions of whet did not write. All others are always there.
 LATER = {
     "rate": {"errored", "if_errored_failed", "if_errored_passed", "first_passed", "first_total", "flaky"},
@@ -62,6 +64,7 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "stopped": "Why a run until decided ended; null if it has not, and for other runs.",
         "voided": "The cases that count nowhere, each with the controls that pass it.",
         "judge_error": ("How many of a hundred verdicts the judge has wrong, as the settings said.", NOT_NEGATIVE),
+        "warnings": "What readers must know: a judge that is the agent on trial (judge-self) or of its family.",
         "passed": "Whether every planned trial ended as expected.",
         "counts": "How many trials ended with each status.",
         "check_mistakes": ("How many of them failed by a mistake in a check, and not by the agent.", NOT_NEGATIVE),
@@ -71,6 +74,7 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "user_usage": "What the models that played users of conversations took, which total_usage leaves out.",
         "spending": "What was paid for, by who asked for it; what a cassette or a cache answered is not in it.",
         "skill_loads": "How often the skill of each arm was loaded, on each runner; nothing for arms without one.",
+        "triggers": "How well the skill of each arm was loaded, on each runner, where cases say whether it should be.",
         "scores": "The score of each runner in each arm.",
         "lift": "What the skill adds, for each runner that ran cases with and without it.",
         "comparisons": "Each arm compared with the baseline, on each runner that both have.",
@@ -91,6 +95,31 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "cost_usd": "Dollars, as far as they are known; null if none of them are.",
         "unknown": ("How many costs are not known, one for each attempt or question.", NOT_NEGATIVE),
         "usage": "What was taken of providers.",
+    },
+    "early_end": {
+        "why": "What was known: the skills were loaded, or it answered or went on without them.",
+        "rounds": ("After how many rounds of the model.", NOT_NEGATIVE),
+    },
+    "trigger_figures": {
+        "arm": "Which arm.",
+        "runner": "Which runner.",
+        "precision": "Of the sessions that loaded the skill, the share that should; null if none did.",
+        "recall": "Of the sessions that should load it, the share that did; null if none should.",
+        "f1": "The harmonic mean of both; null if no session loaded it, or should.",
+        "rightly": ("How many sessions loaded it and should.", NOT_NEGATIVE),
+        "wrongly": ("How many loaded it and should not.", NOT_NEGATIVE),
+        "missed": ("How many did not load it and should.", NOT_NEGATIVE),
+        "left_alone": ("How many did not load it and should not.", NOT_NEGATIVE),
+        "unknown": ("How many sessions cannot tell, and count nowhere.", NOT_NEGATIVE),
+        "queries": "The same by case.",
+    },
+    "query_loads": {
+        "case": "Which case.",
+        "wanted": "Whether it asks to load the skill, or not to.",
+        "loaded": ("How many sessions loaded it, of those that tell.", NOT_NEGATIVE),
+        "told": ("How many sessions tell what they load.", NOT_NEGATIVE),
+        "sessions": ("How many sessions there were.", NOT_NEGATIVE),
+        "others": "The other skills that were loaded, each with the number of its sessions.",
     },
     "skill_loads": {
         "arm": "Which arm.",
@@ -113,10 +142,19 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "not_run": ("Planned, and not ended; only in an interrupted run.", NOT_NEGATIVE),
         "total": ("All planned trials.", NOT_NEGATIVE),
     },
+    "run_warning": {
+        "code": "Its kind.",
+        "message": "What it says.",
+        "runner": "The runner that it is about; null if it is about the run.",
+    },
     "case": {
         "id": ("The id of the case, unique in its suite.", {"minLength": 1}),
         "tags": "The tags of the case.",
         "weight": ("How much it counts in scores and lift.", POSITIVE),
+        "lost_checks": "What a suite of another tool asks of it and whet does not check, with place and reason.",
+        "split": "The part of the suite that it is in; null if it was not split.",
+        "source": "Where it comes from; null if its author does not say.",
+        "edited": "Whether it asks or checks something else than when it was held out.",
         "passed": "Whether every trial of every execution ended as expected.",
         "executions": ("The case on each runner in each arm, in declared order.", {"minItems": 1}),
     },
@@ -165,6 +203,8 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
             "Whether the session loaded the skill of its arm; null if its arm has none, or if the session cannot tell."
         ),
         "skill_unwanted": "Whether its arm has a skill, and its case asks not to load it.",
+        "skill_wanted": "Whether its arm has a skill, and its case asks to load it.",
+        "other_skills": "The other skills that the session loaded; none if its arm has no skill.",
         "skills_listed": "Whether its arm has a skill, and the session lists those that the agent offers to its model.",
         "started_at": ("When the first attempt began: ISO 8601, in UTC.", MOMENT),
         "duration_s": ("Seconds of all attempts together.", NOT_NEGATIVE),
@@ -178,6 +218,7 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "notes": "What else a person should know, such as a classify_failure that raised.",
         "turns": ("How many turns of a conversation were taken; 0 if it is none.", NOT_NEGATIVE),
         "user": "How the user that a model played found the conversation; null if there is none.",
+        "ended_early": "Why and when whet ended its agent, because all that its checks ask was known; or null.",
     },
     "user": {
         "outcome": "How it ended; null if the conversation broke off.",
@@ -197,7 +238,7 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "unpaid_usage": "The part of it that no provider was asked for, because a cassette answered.",
         "user_usage": "What the model that played the user took.",
         "judge_usage": "What the judge took; a verdict that was kept from an earlier question took nothing.",
-        "unpriced": "Who of them was paid what nobody knows; null if an older whet recorded it.",
+        "unpriced": "The spenders whose cost is unknown.",
         "value": ("How it counts in comparisons; null if it errored.", SHARE),
     },
     "failure": {
@@ -313,16 +354,27 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "scored": "Whether trials count by scores between 0 and 1, so that rates are mean scores.",
         "runner": "The runner of both arms; null if the arms differ by their runner.",
         "contaminated": ("How many trials found a skill that their arm should not have.", NOT_NEGATIVE),
+        "loads": "How often the skill of each side was loaded; nothing for a side without one.",
         "judging": "What a judge has to do with it; null if no trial was judged by a model.",
+        "pairs": "What a judge said of pairs of answers; null if it was not asked at this look.",
         "stretch": ("How many times as far the ends reach because trials of a round went alike.", FROM_ONE),
         "looks": ("How often the run was looked at, this time included.", FROM_ONE),
         "interleaved": "Whether the arms took turns.",
         "notes": "What a reader must know before relying on it, a sentence each.",
+        "aim": "Whether the candidate reaches the goal of the run; null if it has none.",
+        "splits": "How many of the cases that both arms have are of each part; empty if the suite was not split.",
+    },
+    "aim": {
+        "goal": "What the candidate shall be without being worse.",
+        "progress": "Whether that is reached, missed or open.",
+        "amount": "What it shall take less of; null if that is not known in both arms.",
+        "ratio": "How many times as much it takes.",
     },
     "until": {
         "effect": ("The difference that matters.", SHARE),
         "rounds": ("The most rounds.", FROM_ONE),
         "margin": ("How much worse counts as not worse; null if only better and worse are decisions.", SHARE),
+        "goal": "What the candidate shall be without being worse; null if only its verdicts decide.",
     },
     "look": {
         "round": ("The round that was complete.", FROM_ONE),
@@ -337,11 +389,13 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "high": ("The upper end.", DIFFERENCE),
         "verdict": "What it said.",
         "chance": ("The chance to decide by the last round, if the effect is real.", SHARE),
+        "progress": "Whether the goal was reached, missed or open; null if the run has none.",
+        "ratio": "How many times as much the candidate took of what shall be less; null if that has no end or no goal.",
     },
     "interval": {
         "value": "The estimate.",
         "low": "The lower end of its interval.",
-        "high": "The upper end.",
+        "high": ("The upper end; null if there is none.", {"type": ["number", "null"]}),
     },
     "case_change": {
         "case": "Its id.",
@@ -366,11 +420,49 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "decisive": "Whether leaving them out would have led to another verdict.",
         "blameless": ("How many errored without any part of their agent or checks in it.", NOT_NEGATIVE),
     },
+    "pair_figures": {
+        "candidate": "The arm whose wins count.",
+        "baseline": "The arm beside it.",
+        "runner": "The runner of the baseline.",
+        "verdict": "Whether the candidate answers better or worse.",
+        "reason": "Why, in a few words.",
+        "pairs": ("How many pairs have a winner or are a tie.", NOT_NEGATIVE),
+        "wins": ("How many the candidate won in both orders.", NOT_NEGATIVE),
+        "losses": ("How many the baseline won in both orders.", NOT_NEGATIVE),
+        "ties": ("How many others there are.", NOT_NEGATIVE),
+        "depend_on_order": ("How many ended otherwise in the other order.", NOT_NEGATIVE),
+        "left_out": ("How many have no answer of the judge, or of an arm.", NOT_NEGATIVE),
+        "cases": ("How many cases the pairs are of.", NOT_NEGATIVE),
+        "deciding": ("How many of these one of the two won more often.", NOT_NEGATIVE),
+        "level": ("What p is at most if it is decided.", SHARE),
+        "looks": ("How often the run was looked at, this time included.", FROM_ONE),
+        "p": ("How likely so much is if no arm answers better.", SHARE),
+        "difference": "Wins less losses as a share of the pairs; null without any.",
+    },
     "judging": {
         "verdicts": ("How many trials a model judged.", NOT_NEGATIVE),
         "answers": ("How many distinct answers those are.", NOT_NEGATIVE),
-        "error": ("The share of verdicts that are wrong, as the settings said; null if they did not.", SHARE),
+        "error": ("The share of answers that it is wrong about, as the settings said or as is assumed.", SHARE),
+        "assumed": "Whether that share is assumed, because the settings did not say it.",
         "favour": ("By how much the judge would have to favour an arm for the verdict not to hold.", DIFFERENCE),
+        "of_failures": (
+            "The same as a share of failures: it would have to pass so many more of those of the arm that it favours.",
+            NOT_NEGATIVE,
+        ),
+        "share": ("The part of the difference that rests on judged statements; null if there is none.", SHARE),
+        "check": "Whether people have checked the judge by labels that count.",
+        "counted": "The difference as their labels count it; null without any.",
+    },
+    "counted_difference": {
+        "labels": ("How many labels count.", NOT_NEGATIVE),
+        "missing": ("How many more are needed before there is a value.", NOT_NEGATIVE),
+        "raw": ("The difference as the judge has it.", DIFFERENCE),
+        "value": ("The difference as labels count it; null if they are too few.", DIFFERENCE),
+        "low": ("The lower end of its interval.", DIFFERENCE),
+        "high": ("The upper end of its interval.", DIFFERENCE),
+        "baseline": "The rate of the baseline as labels count it.",
+        "candidate": "The rate of the candidate as labels count it.",
+        "more": ("How many more labels would decide; null if it is decided, or if none would.", FROM_ONE),
     },
     "arm_score": {
         "runner": "Which runner.",
@@ -433,15 +525,17 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def main() -> int:
-    """Write the file, or with `--check` say whether it is as it should be."""
-    text = json.dumps(results_schema(), indent=2, ensure_ascii=False) + "\n"
+    """Write the files, or with `--check` say whether they are as they should be."""
+    schemas = {FILE: results_schema(), settings_schema.FILE: settings_schema.settings_schema()}
+    texts = {file: json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for file, schema in schemas.items()}
     if "--check" not in sys.argv[1:]:
-        FILE.write_text(text, encoding="utf-8")
+        for file, text in texts.items():
+            file.write_text(text, encoding="utf-8")
         return 0
-    if FILE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{FILE.name} is not what its classes say; run python bench/schemas.py", file=sys.stderr)
-    return 1
+    stale = [file.name for file, text in texts.items() if file.read_text(encoding="utf-8") != text]
+    for name in stale:
+        print(f"{name} is not what the code says; run python bench/schemas.py", file=sys.stderr)
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from projects import environment, folder, whet
 
 TRIALS = (1_000, 10_000)
 EVENTS, MANY_EVENTS = 200, 20_000
+SEARCHED = 2_000
 RUN = "20260105T101530-000000"
 
 
@@ -39,6 +40,7 @@ def measure() -> dict[str, float]:
         few, many = (found[f"report of {trials} trials, MB"] for trials in TRIALS)
         found["ratio of memory (1 is flat)"] = many / few
         found |= _documents(base / f"p-{TRIALS[-1]}")
+        found |= _searches(base / "search")
         make_run(base / "long/.whet/runs" / RUN, trials=20, events=MANY_EVENTS)
         found |= _long_session(base / "long")
     return found
@@ -61,6 +63,18 @@ def _documents(project: Path) -> dict[str, float]:
             "the same again, s": _seconds(f"{address}api/runs/{RUN}"),
             "the list of runs, s": _seconds(f"{address}api/runs"),
             "one of its trials, s": _seconds(f"{address}api/runs/{RUN}/trials/{case}/agent/new/1"),
+        }
+
+
+def _searches(project: Path) -> dict[str, float]:
+    """Return what searches of all sessions take: for what is in none of them, in each once, and on every other line."""
+    make_run(project / ".whet/runs" / RUN, trials=SEARCHED, events=EVENTS)
+    (project / "whet.toml").touch()
+    with _viewing(project) as address:
+        _get(f"{address}api/runs/{RUN}")
+        return {
+            f"search of {SEARCHED} trials for {query}, s": _seconds(f"{address}api/runs/{RUN}/search?q={query}")
+            for query in ("nowhere", "cmd:part-2", "file:notes", "the")
         }
 
 

@@ -11,53 +11,53 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from whet.grade.context import CheckContext as CheckContext
-    from whet.grade.context import Ran as Ran
+    from whet.checks.context import CheckContext as CheckContext
+    from whet.checks.context import Ran as Ran
+    from whet.checks.expect import expect as expect
+    from whet.checks.tools import Tool as Tool
     from whet.grade.evidence import load_report as load_report
-    from whet.grade.expect.expect import expect as expect
-    from whet.grade.expect.tools import Tool as Tool
+    from whet.model.events import ToolCall as ToolCall
     from whet.model.grade import Changes as Changes
     from whet.model.grade import Failure as Failure
     from whet.model.grade import FailureClass as FailureClass
     from whet.model.grade import Grade as Grade
     from whet.model.run import TrialResult as TrialResult
-    from whet.model.seen import ToolCall as ToolCall
     from whet.model.session import Session as Session
     from whet.model.session import Usage as Usage
     from whet.model.skills import SkillDetection as SkillDetection
-    from whet.reading.shell_commands import read_command as read_command
-    from whet.reading.shell_matching import command as command
-    from whet.suites.authoring import Bootstrap as Bootstrap
-    from whet.suites.authoring import Case as Case
-    from whet.suites.authoring import Turn as Turn
-    from whet.suites.authoring import User as User
-    from whet.suites.authoring import Workspace as Workspace
-    from whet.suites.authoring import case as case
+    from whet.shell.match import command as command
+    from whet.shell.parse import read_command as read_command
+    from whet.suites.python.authoring import Bootstrap as Bootstrap
+    from whet.suites.python.authoring import Case as Case
+    from whet.suites.python.authoring import Turn as Turn
+    from whet.suites.python.authoring import User as User
+    from whet.suites.python.authoring import Workspace as Workspace
+    from whet.suites.python.authoring import case as case
 
 # Where each public name lives. They are found when they are used, so that `import whet` costs nothing.
 _HOMES = {
-    "Bootstrap": "suites.authoring",
-    "Case": "suites.authoring",
+    "Bootstrap": "suites.python.authoring",
+    "Case": "suites.python.authoring",
     "Changes": "model.grade",
-    "CheckContext": "grade.context",
+    "CheckContext": "checks.context",
     "Failure": "model.grade",
     "FailureClass": "model.grade",
     "Grade": "model.grade",
-    "Ran": "grade.context",
+    "Ran": "checks.context",
     "Session": "model.session",
     "SkillDetection": "model.skills",
-    "Tool": "grade.expect.tools",
-    "ToolCall": "model.seen",
+    "Tool": "checks.tools",
+    "ToolCall": "model.events",
     "TrialResult": "model.run",
-    "Turn": "suites.authoring",
+    "Turn": "suites.python.authoring",
     "Usage": "model.session",
-    "User": "suites.authoring",
-    "Workspace": "suites.authoring",
-    "case": "suites.authoring",
-    "command": "reading.shell_matching",
-    "expect": "grade.expect.expect",
+    "User": "suites.python.authoring",
+    "Workspace": "suites.python.authoring",
+    "case": "suites.python.authoring",
+    "command": "shell.match",
+    "expect": "checks.expect",
     "load_report": "grade.evidence",
-    "read_command": "reading.shell_commands",
+    "read_command": "shell.parse",
 }
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - every entry is a string

@@ -31,9 +31,7 @@ WhetError
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
-
-from whet.dataclass import dataclass
+from typing import ClassVar, Literal, NamedTuple
 
 Cause = Literal["agent", "suite", "provider", "infrastructure", "cancelled"]
 Phase = Literal["workspace", "bootstrap", "start", "agent", "observe", "check"]
@@ -68,8 +66,15 @@ class ConfigError(UsageError):
     code = "config"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+def harmless(text: str) -> str:
+    """Return *text* with escapes for all that could change a terminal, such as colours; line breaks stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+# Help and many an error are shown without msgspec, which takes longer to import than both.
+class Problem(NamedTuple):
     """One thing that is wrong in a suite, and where."""
 
     file: str
@@ -77,10 +82,13 @@ class Problem:
     case: str | None = None
     field: str | None = None
     hint: str | None = None
+    # The rule that found it, if it has a name.
+    rule: str | None = None
 
     def __str__(self) -> str:
         where = ": ".join(part for part in (self.file, self.case, self.field) if part)
-        return f"{where}: {self.message}" if where else self.message
+        rule = f" [{self.rule}]" if self.rule else ""
+        return harmless(f"{where}: {self.message}{rule}" if where else f"{self.message}{rule}")
 
 
 class SuiteError(UsageError):
@@ -121,6 +129,15 @@ class NothingSelected(UsageError):
     """Nothing of a suite is left to run; of several suites, the others may have something."""
 
     code = "selection"
+
+
+class NothingOutstanding(NothingSelected):
+    """All that was asked for has been run as it is now, which is no mistake."""
+
+    def __init__(self, message: str, cases: int = 0, failed: int = 0) -> None:
+        super().__init__(message)
+        self.cases = cases
+        self.failed = failed
 
 
 class PathRefused(UsageError):
@@ -275,7 +292,11 @@ class BudgetSpent(AgentError, code="budget", label="Budget spent"):
     """The agent spent more than its budget: of dollars, or else of tokens or requests."""
 
 
-class RunBudgetSpent(AgentError, code="max-cost", label="Money of the run spent", cause="cancelled", retry=False):
+class MoneySpent(BudgetSpent):
+    """The agent has spent its dollars, and not another of its budgets."""
+
+
+class RunBudgetSpent(AgentError, code="max-cost", label="Budget of the run spent", cause="cancelled", retry=False):
     """The money of the whole run was spent while the agent was working; a resumed run tries this trial again."""
 
 
@@ -330,7 +351,7 @@ class KeyRefused(ProviderFailed, code="key-refused", label="Key refused", retry=
 
 
 class ProviderUnreachable(ProviderFailed, code="provider-unreachable", label="Provider unreachable", retry=False):
-    """Nobody answers for the provider of a runner, and nobody has in this run; a resumed run tries its trials again."""
+    """No provider answered for a runner, at any time of this run; a resumed run tries its trials again."""
 
 
 class CassetteMissed(AgentError, code="cassette", label="Not on the cassette", cause="suite", retry=False):
@@ -346,7 +367,21 @@ class UserRefused(UserFailed, code="user-refused", label="Key of the user model 
 
 
 class GraderError(AttemptError, code="grader", label="Grader", phase="check", cause="suite", retry=False):
-    """A check did not decide."""
+    """A check did not decide; of one that raised, with the place, the traceback and the class of the failure."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        location: object = None,
+        traceback: str | None = None,
+        failure_class: object = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.location = location
+        self.traceback = traceback
+        self.failure_class = failure_class
 
 
 class CheckCrashed(GraderError, code="check-crash", label="Check crash", cause="agent", retry=True):
@@ -386,7 +421,7 @@ class NoVerdict(JudgeFailed):
 
 
 class JudgeRefused(JudgeFailed, code="judge-refused", label="Key of the judge refused"):
-    """The provider refuses the key of the judge, or nobody answers for it, so no case with a judge can be decided."""
+    """The provider refuses the key of the judge, or does not answer, so no case with a judge can be decided."""
 
 
 class StoreError(WhetError):

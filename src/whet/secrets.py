@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 HIDDEN = "***"
@@ -42,7 +45,7 @@ def can_be_hidden(value: str) -> bool:
 def secret_values(*tables: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of all variables that look secret."""
     values = {value for table in tables for name, value in table.items() if looks_secret(name)}
-    values |= {found for table in tables for value in table.values() for found in _PASSWORD_IN_URL.findall(value)}
+    values |= {password for table in tables for value in table.values() for password in _PASSWORD_IN_URL.findall(value)}
     return tuple(sorted(filter(can_be_hidden, values)))
 
 
@@ -77,9 +80,9 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield every line, and the value of a line that assigns one."""
     for line in text.splitlines():
         yield line, False
-        found = _ASSIGNED.match(line)
-        if found:
-            yield found[2], _names_secret(found[1])
+        match = _ASSIGNED.match(line)
+        if match:
+            yield match[2], _names_secret(match[1])
         yield from ((value, True) for value in _FOLLOWED.findall(line))
 
 
@@ -89,22 +92,18 @@ def _names_secret(name: str) -> bool:
 
 def written_forms(value: str) -> set[str]:
     """Return *value* as it is and as JSON, Python, a shell, a URL and base64 write it; most of them are equal."""
-    # Imported here, because callers that only ask whether a name looks secret need neither.
-    import base64  # noqa: PLC0415
-    import urllib.parse  # noqa: PLC0415
-
-    quoted = {urllib.parse.quote(value, safe=safe, errors="surrogateescape") for safe in ("", "/")}
-    quoted.add(urllib.parse.quote_plus(value, errors="surrogateescape"))
-    escaped = {
+    url_forms = {urllib.parse.quote(value, safe=safe, errors="surrogateescape") for safe in ("", "/")}
+    url_forms.add(urllib.parse.quote_plus(value, errors="surrogateescape"))
+    escapes = {
         json.dumps(value)[1:-1],
         json.dumps(value, ensure_ascii=False)[1:-1],
         repr(value)[1:-1],
         ascii(value)[1:-1],
     }
     shell = {value.replace("'", word) for word in ("'\\''", "'\"'\"'")}
-    encoded = {encode(_bytes(value)).decode() for encode in (base64.b64encode, base64.urlsafe_b64encode)}
-    small = {_HEX.sub(lambda found: found[0].lower(), form) for form in quoted}
-    return {value} | escaped | shell | quoted | small | encoded | {form.rstrip("=") for form in encoded}
+    base64_forms = {encode(_bytes(value)).decode() for encode in (base64.b64encode, base64.urlsafe_b64encode)}
+    small = {_HEX.sub(lambda found: found[0].lower(), form) for form in url_forms}
+    return {value} | escapes | shell | url_forms | small | base64_forms | {form.rstrip("=") for form in base64_forms}
 
 
 def wide_forms(value: str) -> set[bytes]:
@@ -160,17 +159,21 @@ class Masker:
     def data(self, data: bytes) -> bytes:
         """Return *data* without secrets, also if two of them overlap."""
         pieces: list[bytes] = []
-        done = 0
+        position = 0
         for begin, end in self.found(data):
-            pieces += [data[done:begin], HIDDEN.encode()]
-            done = end
-        return b"".join((*pieces, data[done:])) if pieces else data
+            pieces += [data[position:begin], HIDDEN.encode()]
+            position = end
+        return b"".join((*pieces, data[position:])) if pieces else data
 
     def text(self, text: str) -> str:
         """Return *text* without secrets."""
         if not self._forms:
             return text
         return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    def write(self, path: Path, text: str) -> None:
+        """Write *text* to a file, without secrets."""
+        path.write_bytes(self.data(text.encode("utf-8", "backslashreplace")))
 
     def tree(self, value: Any) -> Any:
         """Return plain data without secrets in any of its texts; keys stay as they are."""
@@ -198,13 +201,13 @@ class Masker:
     def found(self, data: bytes) -> list[tuple[int, int]]:
         """Return the start and end of each secret; overlapping ones count as one."""
         spans = sorted(span for form in self._likely(data) if form in data for span in _places(data, form))
-        merged: list[tuple[int, int]] = []
+        places: list[tuple[int, int]] = []
         for begin, end in spans:
-            if merged and begin <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            if places and begin <= places[-1][1]:
+                places[-1] = (places[-1][0], max(end, places[-1][1]))
             else:
-                merged.append((begin, end))
-        return merged
+                places.append((begin, end))
+        return places
 
 
 class MaskedStream:
@@ -229,8 +232,8 @@ class MaskedStream:
 
     def finish(self) -> bytes:
         """Return the rest of the stream."""
-        rest, self._rest = self._masker.data(self._rest), b""
-        return rest
+        data, self._rest = self._masker.data(self._rest), b""
+        return data
 
 
 def _places(data: bytes, form: bytes) -> Iterator[tuple[int, int]]:

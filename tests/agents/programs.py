@@ -10,9 +10,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 # Git does not see this folder; each program has one of its own in it, laid out as npm lays out /usr/local.
 STORE = Path(__file__).resolve().parents[2] / ".agents"
@@ -27,8 +29,7 @@ class NotInstalled(Exception):
     """Why a program is not there; it always names npm."""
 
 
-@dataclass(frozen=True, eq=False)
-class Program:
+class Program(Struct, frozen=True, eq=False):
     """An agent, as npm knows it and as `whet.toml` does."""
 
     agent: str

@@ -6,14 +6,14 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
+from msgspec import Struct
 from programs import KEY, Program, search_path
 from project import Outcome, Project
 
-from whet.testing.scripted_model import Request, ScriptedModel
+from whet.testing.scripted_model.server import Request, ScriptedModel
 
 SKILL = """\
 ---
@@ -32,8 +32,7 @@ def closed_port() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-@dataclass(frozen=True)
-class Played:
+class Played(Struct, frozen=True):
     """How a run went, and what the model was asked."""
 
     outcome: Outcome
@@ -66,8 +65,7 @@ class Played:
         )
 
 
-@dataclass
-class Stage:
+class Stage(Struct):
     """One runner, called `real`, in a project."""
 
     project: Project

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import programs
 import pytest
+from msgspec.structs import replace
 from programs import CODEX, NotInstalled, installed
 
 GOOD_NPM = """#!/bin/sh

@@ -9,7 +9,7 @@ import pytest
 from programs import KEY
 from stage import Played, Stage
 
-from whet.testing.scripted_model import ScriptedModel
+from whet.testing.scripted_model.server import ScriptedModel
 
 FIRST = {"input": 2000, "cached": 500, "output": 40}
 READY = {"say": "All is ready.", "usage": {"input": 1100, "cached": 300, "output": 21}}

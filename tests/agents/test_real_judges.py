@@ -6,7 +6,7 @@ import json
 
 from stage import Stage
 
-from whet.testing.scripted_model import ScriptedModel
+from whet.testing.scripted_model.server import ScriptedModel
 
 VERDICTS = [
     {"number": 1, "rationale": "It is there.", "evidence": "out.txt:1", "rating": 9, "manipulation": False},

@@ -6,13 +6,13 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from stage import Stage
 
-from whet.testing.model_script import Step
-from whet.testing.scripted_model import ModelServer, Request
+from whet.testing.scripted_model.script import Step
+from whet.testing.scripted_model.server import ModelServer, Request
 
 SKILL = """\
 ---
@@ -53,7 +53,7 @@ class _Model(ModelServer):
 @contextmanager
 def _model() -> Iterator[str]:
     server = _Model({})
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -78,13 +78,17 @@ def test_a_skill_and_an_agent_are_enough_for_a_decision(stage: Stage) -> None:
     assert json.loads(compared.stdout)["verdict"] == "better"
 
 
-def test_what_init_writes_for_a_skill_runs_as_it_is(stage: Stage) -> None:
+def test_what_init_writes_for_a_skill_runs_once_its_author_has_written_the_rest(stage: Stage) -> None:
     project = stage.project
     project.write("my-skill/SKILL.md", SKILL)
 
     with _model() as url:
         environ = stage.environ(url)
         written = project.whet("init", "my-skill", env=environ)
+        path = project.root / "my-skill/evals/evals.json"
+        skeleton = json.loads(path.read_text())
+        texts = {"prompt": EVALS["evals"][0]["prompt"], "expectations": EVALS["evals"][0]["expectations"]}
+        path.write_text(json.dumps({**skeleton, "evals": [skeleton["evals"][0] | texts]}))
         done = project.whet("run", "my-skill", env=environ)
 
     assert f"runs and judges cases with {stage.program.agent}" in written.stdout
@@ -102,4 +106,4 @@ def test_a_python_suite_beside_a_skill_is_decided_too(stage: Stage) -> None:
         done = project.whet("run", ".", "--trials", "1", env=stage.environ(url))
 
     assert done.code == 0, done.stdout + done.stderr
-    assert "3 of 3 trials went as expected" in done.stdout
+    assert "3 trials: 2 passed, 1 failed" in done.stdout

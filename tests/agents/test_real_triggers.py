@@ -93,3 +93,82 @@ def test_a_real_agent_that_finds_the_copy_of_another_arm_is_contaminated(stage: 
     # Whoever is offered the skill is not told the word.
     assert word not in played.turns[0].text
     assert word not in found["skill"][0]["final_output"]
+
+
+def test_a_real_agent_asks_its_model_nothing_more_once_the_skill_is_loaded(stage: Stage) -> None:
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
+    path = (stage.program.skill_path or "").format(skill="tidy-up")
+    loads = {"load_skill": "tidy-up", **({"path": path} if path else {})}
+
+    played = stage.play_evals([loads, *[{"run": "ls"}] * 5, READY], QUERY, "--skill", "skills/tidy-up")
+
+    assert played.verdict == ("passed", None), played.story
+    assert played.trial["ended_early"] == {"why": "loaded", "rounds": 1}, played.story
+    session = played.outcome.session("a")
+    if session["requests"] is not None:
+        # Through the gateway, all that was asked was answered, so what it took is known.
+        assert len(played.turns) == 1, played.story
+        assert played.trial["usage"]["total_tokens"] is not None
+
+
+def test_a_real_agent_is_ended_after_three_rounds_without_the_skill_unless_you_say_so(stage: Stage) -> None:
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
+    query = {**QUERY, "expectation": "should_not_trigger"}
+    steps = [*[{"run": "ls"}] * 5, READY]
+
+    played = stage.play_evals(steps, query, "--skill", "skills/tidy-up")
+    verdict, end, story, asked = played.verdict, played.trial["ended_early"], played.story, len(played.turns)
+    whole = stage.play_evals(steps, query, "--skill", "skills/tidy-up", "--run-to-end")
+
+    assert verdict == ("passed", None), story
+    assert end == {"why": "rounds", "rounds": 3}, story
+    assert asked < len(whole.turns), story
+    assert whole.verdict == ("passed", None), whole.story
+    assert (whole.trial["ended_early"], whole.trial["steps"]) == (None, 6), whole.story
+
+
+def test_a_real_agent_that_answers_ends_by_itself(stage: Stage) -> None:
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
+    query = {**QUERY, "expectation": "should_not_trigger"}
+
+    played = stage.play_evals([{"run": "ls"}, READY], query, "--skill", "skills/tidy-up")
+
+    assert played.verdict == ("passed", None), played.story
+    assert (played.trial["ended_early"], played.trial["final_output"]) == (None, "All is ready."), played.story
+
+
+def test_a_session_that_was_ended_early_is_played_from_its_cassette_without_a_miss(stage: Stage) -> None:
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
+    path = (stage.program.skill_path or "").format(skill="tidy-up")
+    loads = {"load_skill": "tidy-up", **({"path": path} if path else {})}
+    tapes = stage.project.root / "tapes"
+
+    recorded = stage.play_evals([loads, READY], QUERY, "--skill", "skills/tidy-up", "--record-to", str(tapes))
+    verdict, end, story = recorded.verdict, recorded.trial["ended_early"], recorded.story
+    played = stage.play_evals([], QUERY, "--skill", "skills/tidy-up", "--cassette", str(tapes))
+
+    assert (verdict, end) == (("passed", None), {"why": "loaded", "rounds": 1}), story
+    assert (played.verdict, played.trial["ended_early"]) == (verdict, end), played.story
+    assert played.turns == ()
+
+
+def test_calls_side_by_side_are_one_round_of_a_real_agent(stage: Stage) -> None:
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
+    path = (stage.program.skill_path or "").format(skill="tidy-up")
+    loads = {"load_skill": "tidy-up", **({"path": path} if path else {})}
+    side_by_side = {"say": "I look at all of it.", "tools": [{"run": "ls"}, {"run": "pwd"}, loads]}
+
+    played = stage.play_evals([side_by_side, READY], QUERY, "--skill", "skills/tidy-up")
+
+    assert played.verdict == ("passed", None), played.story
+    assert played.trial["ended_early"] == {"why": "loaded", "rounds": 1}, played.story
+
+
+def test_a_spent_budget_counts_more_than_what_was_loaded(stage: Stage) -> None:
+    stage.project.write("skills/tidy-up/SKILL.md", SKILL)
+    stage.defaults = "budget_usd = 0"
+
+    played = stage.play_evals([READY], QUERY, "--skill", "skills/tidy-up")
+
+    assert played.trial["failure"]["code"] == "budget", played.story
+    assert played.trial["ended_early"] is None

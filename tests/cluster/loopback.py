@@ -16,8 +16,9 @@ from pathlib import Path
 
 RAY = str(Path(sys.executable).with_name("ray"))
 # A node starts in three seconds on an idle machine.
-PATIENCE_S = 120
-CPUS = 4
+PATIENCE_S = 300
+# Each trial that runs at a time costs a run the start of a worker of Ray, which is a second of a processor.
+CPUS = 2
 
 
 def free_port() -> int:
@@ -66,7 +67,7 @@ class LoopbackCluster:
             [
                 *(RAY, "start", *(place if first else [f"--address=127.0.0.2:{self.port}"])),
                 *(f"--node-ip-address={address}", f"--num-cpus={CPUS}", "--object-store-memory=83886080"),
-                *("--disable-usage-stats", f"--resources={resources}"),
+                *("--disable-usage-stats", "--include-log-monitor=false", f"--resources={resources}"),
             ],
             env={**self.environ, **(env or {})},
             cwd=self.folder,
@@ -86,14 +87,14 @@ class LoopbackCluster:
         """Kill everything of a node at once, as if its machine had lost its power: Ray's processes, and whet's own."""
         own = self._pids.pop(address)
         workers = [pid for pid in bearing("ray::") if parent(pid) in own]
-        # The last argument of the process of a node is its keeper.
-        nodes = [pid for pid in bearing("whet.run.node") if arguments(pid)[-1] in map(str, workers)]
+        # The last argument of the process of a node is its node actor.
+        nodes = [pid for pid in bearing("whet.cluster.node") if arguments(pid)[-1] in map(str, workers)]
         for pid in (*own, *workers, *nodes):
             end(pid)
 
     def holding(self, address: str) -> list[int]:
         """Return the workers of a node that hold a trial."""
-        return [pid for pid in bearing("ray::hold_here") if parent(pid) in self._pids[address]]
+        return [pid for pid in bearing("ray::run_trial_task_here") if parent(pid) in self._pids[address]]
 
     def left(self, within_s: float = 30) -> list[str]:
         """Return what processes of whet's nodes, and files of them, are still there after a while."""
@@ -103,7 +104,7 @@ class LoopbackCluster:
         return found
 
     def _left(self) -> list[str]:
-        processes = [f"process {pid}" for pid in bearing("whet.run.node") if belongs(pid, self.folder)]
+        processes = [f"process {pid}" for pid in bearing("whet.cluster.node") if belongs(pid, self.folder)]
         logs = (f"{path}: {path.read_text()}" for path in self.folder.glob("whet-*/runs/*/log"))
         return [*processes, *logs, *self.scratch()]
 

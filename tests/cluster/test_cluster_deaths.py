@@ -8,17 +8,16 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from loopback import LoopbackCluster, end, of_folder
 from project import Outcome, Project
 
+from whet.cluster._node_run import spool_name
 from whet.model.run import TrialKey
-from whet.run.node_run import spool_name
 
 PATIENCE_S = 300
-TRIALS = 60
+TRIALS = 40
 
 
 def until(is_so: Callable[[], object], what: str) -> None:
@@ -34,10 +33,10 @@ def of_cluster(cluster: LoopbackCluster, text: str) -> list[int]:
     return of_folder(text, cluster.folder)
 
 
-def begin(cluster: LoopbackCluster, project: Project, *args: str) -> subprocess.Popen[bytes]:
+def begin(cluster: LoopbackCluster, project: Project) -> subprocess.Popen[bytes]:
     """Begin a run on the cluster, and return when some trials have ended and every node is at work."""
     project.env["PAUSE"] = "1"
-    process = project.start(*(args or ("suite.py",)), "--on", cluster.on)
+    process = project.start("suite.py", "--trials", "2", "--on", cluster.on)
 
     def at_work() -> bool:
         return len(project.journal()) >= 5 and all(map(cluster.holding, cluster.nodes))
@@ -47,13 +46,19 @@ def begin(cluster: LoopbackCluster, project: Project, *args: str) -> subprocess.
     return process
 
 
+def go_on(project: Project) -> Outcome:
+    """Do on this machine what is left of the run; nobody needs to see its agents at work."""
+    project.env["PAUSE"] = "0"
+    return project.outcome(project.start("--resume", "latest"), within_s=PATIENCE_S)
+
+
 def hold_whole(cluster: LoopbackCluster, project: Project, ended: Outcome) -> None:
     """Check that every trial has one line, that each went as it should, and that nothing is left on the nodes."""
     keys = Counter(f"{line['key']['case']}#{line['key']['number']}" for line in project.journal())
     assert ended.code == 1, ended.stderr
     assert len(keys) == TRIALS
     assert set(keys.values()) == {1}
-    assert Counter(line["status"] for line in project.journal()) == {"passed": TRIALS - 3, "failed": 3}
+    assert Counter(line["status"] for line in project.journal()) == {"passed": TRIALS - 2, "failed": 2}
     assert project.whet("verify", "latest").code == 0
     assert project.left_after_a_while() == []
     assert cluster.left() == []
@@ -65,14 +70,20 @@ def lost_attempts(project: Project) -> list[str]:
     return [each["failure"]["cause"] for each in attempts if (each["failure"] or {}).get("code") == "node-lost"]
 
 
-@pytest.mark.parametrize("victim", ["ray::hold_here", "whet.run.node", "ray::Keeper"])
+@pytest.mark.parametrize("victim", ["ray::run_trial_task_here", "whet.cluster.node", "ray::NodeActor"])
 def test_a_process_that_is_killed_costs_attempts_and_no_trial(
     three_nodes: LoopbackCluster, project: Project, victim: str
 ) -> None:
+    # On a loaded machine, actors of a run that has just ended are still there.
+    earlier = of_cluster(three_nodes, victim)
     process = begin(three_nodes, project)
-    until(lambda: of_cluster(three_nodes, victim), victim)
 
-    end(of_cluster(three_nodes, victim)[0])
+    def victims() -> list[int]:
+        return [pid for pid in of_cluster(three_nodes, victim) if pid not in earlier]
+
+    until(victims, victim)
+
+    end(victims()[0])
     ended = project.outcome(process, within_s=PATIENCE_S)
 
     hold_whole(three_nodes, project, ended)
@@ -87,7 +98,7 @@ def test_a_node_that_is_killed_costs_attempts_and_no_trial(three_nodes: Loopback
     ended = project.outcome(process, within_s=PATIENCE_S)
     lost = lost_attempts(project)
     # What it could not clean up, the next process of that machine does.
-    again = project.outcome(project.start("--resume", "latest"), within_s=PATIENCE_S)
+    again = go_on(project)
 
     assert set(lost) == {"infrastructure"}
     assert ended.code == 1, ended.stderr
@@ -114,7 +125,7 @@ def test_a_driver_that_is_killed_leaves_nothing_running_and_goes_on_with_what_en
     end(process.pid)
     process.communicate()
     left = three_nodes_left(three_nodes), project.left_after_a_while(30)
-    ended = project.outcome(project.start("--resume", "latest"), within_s=PATIENCE_S)
+    ended = go_on(project)
 
     assert in_journal < begun < TRIALS
     assert left == ([], [])
@@ -128,11 +139,11 @@ def test_a_driver_that_is_killed_leaves_nothing_running_and_goes_on_with_what_en
 
 def three_nodes_left(cluster: LoopbackCluster) -> list[str]:
     """Return the processes and scratch folders that are left; what trials left waits for the driver."""
-    until(lambda: not of_cluster(cluster, "whet.run.node"), "the end of the nodes' processes")
+    until(lambda: not of_cluster(cluster, "whet.cluster.node"), "the end of the nodes' processes")
     return cluster.scratch()
 
 
-@pytest.mark.parametrize("killed", [None, "whet.run.node"])
+@pytest.mark.parametrize("killed", [None, "whet.cluster.node"])
 def test_an_interrupted_run_ends_its_agents_on_all_nodes_and_can_go_on(
     three_nodes: LoopbackCluster, project: Project, killed: str | None
 ) -> None:
@@ -144,19 +155,8 @@ def test_an_interrupted_run_ends_its_agents_on_all_nodes_and_can_go_on(
     os.kill(process.pid, signal.SIGINT)
     interrupted = project.outcome(process, within_s=PATIENCE_S)
     left = project.left_after_a_while(), three_nodes.left()
-    ended = project.outcome(project.start("--resume", "latest"), within_s=PATIENCE_S)
+    ended = go_on(project)
 
     assert interrupted.code == 130, interrupted.stderr
     assert left == ([], [])
     hold_whole(three_nodes, project, ended)
-
-
-def test_places_of_nodes_are_for_one_user_alone(three_nodes: LoopbackCluster, project: Project) -> None:
-    process = begin(three_nodes, project)
-
-    modes = {path.name: path.stat().st_mode & 0o077 for path in Path(three_nodes.folder).glob("whet-*")}
-    ended = project.outcome(process, within_s=PATIENCE_S)
-
-    assert modes
-    assert set(modes.values()) == {0}
-    assert ended.code == 1

@@ -19,7 +19,7 @@ from project import Project
 
 import whet
 
-PATIENCE_S = 240
+PATIENCE_S = 300
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_head_that_does_not_answer_is_one_error(project: Project) -> None:
 
 def test_a_port_of_something_else_is_one_error(project: Project) -> None:
     with ThreadingHTTPServer(("127.0.0.2", 0), BaseHTTPRequestHandler) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
         try:
             ended = project.run("--on", f"ray://127.0.0.2:{server.server_port}")
         finally:
@@ -191,7 +191,7 @@ def test_ray_does_not_keep_the_signal_to_end_for_itself(three_nodes: LoopbackClu
 
 CONNECTED = """
 import os, signal, sys
-from whet.run.cluster_nodes import connect
+from whet.cluster._nodes import connect
 
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 connect(sys.argv[1])

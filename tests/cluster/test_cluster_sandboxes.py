@@ -100,7 +100,7 @@ def test_agents_in_containers_work_on_nodes_and_leave_none(
     assert ended.code == 0, ended.stdout + ended.stderr
     assert len(ended.trials) == CASES
     assert said(ended) == {f"built-{shut.token}\n"}
-    assert list(three_nodes.folder.glob("whet-*/parcels/*/box/Dockerfile"))
+    assert list(three_nodes.folder.glob("whet-*/archives/*/box/Dockerfile"))
     # What was built on a node is in the record, as if it had been built here.
     assert len(list(ended.folder.glob("images/*.log"))) == 1
     nothing_left(three_nodes, shut, ended)

@@ -66,7 +66,7 @@ def test_two_suites_run_on_nodes_as_here(three_nodes: LoopbackCluster, two: Proj
     assert three_nodes.left() == []
 
 
-@pytest.mark.parametrize("victim", ["whet.run.node", "driver"])
+@pytest.mark.parametrize("victim", ["whet.cluster.node", "driver"])
 def test_what_is_killed_costs_no_trial_of_either_suite(three_nodes: LoopbackCluster, two: Project, victim: str) -> None:
     two.env["PAUSE"] = "0.5"
     process = two.start("one/suite.py", "two/suite.py", "--on", three_nodes.on)

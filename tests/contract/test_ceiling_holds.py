@@ -12,12 +12,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from whet import plugins
 from whet.errors import AgentNotFound, AgentNotStarted
-from whet.ground import ceilings as holds
-from whet.ground.cgroups import CONTROLLERS, _sweep, usable_places
-from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
-from whet.model import plugins
 from whet.model.suite import Ceilings
+from whet.sandbox import limits as holds
+from whet.sandbox.contract import Boundary, Command, Ended, Sandbox
+from whet.sandbox.process.cgroups import CONTROLLERS, _sweep, usable_places
 
 HOG = "held = bytearray(400 * 1024 * 1024); print(len(held))"
 FORKS = """

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.model import plugins
-from whet.testing import check_format
+from whet import plugins
+from whet.suites.bench import BenchFormat
+from whet.testing import ContractBroken, check_format
 
 PYTHON = """from whet import Workspace, case, expect
 
@@ -70,6 +71,13 @@ EVAL_SET = [
     {"query": "Put the site online.", "should_trigger": True},
     {"query": "What is 2 + 2?", "should_trigger": False},
 ]
+VALLY = """\
+stimuli:
+  - name: says-hello
+    prompt: Say hello.
+    graders:
+      - {type: output-contains, config: {substring: hello}}
+"""
 PROMPTFOO = """prompts:
   - Translate {{text}} to German.
 tests:
@@ -78,6 +86,14 @@ tests:
     assert:
       - type: icontains
         value: katze
+"""
+PLUGIN_EVAL = """schema_version: "1.1"
+name: greets
+execution:
+  prompt: Greet Ann.
+graders:
+  - {name: says-ann, type: regex, pattern: Ann}
+  - {name: no-files, type: file_exists, path: "**", exists: false}
 """
 TASK = {
     "task.toml": '[agent]\ntimeout_sec = 60\n[environment]\nmemory = "2G"\n[[steps]]\nname = "a"\nmin_reward = 0.5\n',
@@ -88,8 +104,10 @@ TASK = {
 SUITES = {
     "agent-skills": ("evals.json", json.dumps(AGENT_SKILLS, indent=2)),
     "eval-set": ("set.json", json.dumps(EVAL_SET, indent=2)),
+    "plugin-evals": ("case.yaml", PLUGIN_EVAL),
     "promptfoo": ("promptfooconfig.yaml", PROMPTFOO),
     "scenarios": ("eval.yaml", SCENARIOS),
+    "vally": ("eval.yaml", VALLY),
     "python": ("suite.py", PYTHON),
     "bench": ("bench.json", json.dumps(BENCH, indent=2)),
     "evals": ("evals.json", json.dumps(EVALS, indent=2)),
@@ -114,3 +132,24 @@ def test_the_format_of_tasks_keeps_the_contract_for_a_folder(tmp_path: Path) -> 
     suite = check_format(plugins.find("formats", "harbor"), tmp_path / "task")
 
     assert [case.id for case in suite.cases] == ["task"]
+
+
+class _LikeBench(BenchFormat):
+    """A format of another package that recognizes what is plainly a bench suite."""
+
+
+class _UndeclaredFolders(BenchFormat):
+    def recognizes(self, path: Path) -> bool:
+        return path.is_dir()
+
+
+def test_a_format_that_whet_never_asks_about_its_file_breaks_the_contract(tmp_path: Path) -> None:
+    (tmp_path / "suite.json").write_text(json.dumps(BENCH))
+
+    with pytest.raises(ContractBroken, match=r'whet reads suite\.json as "bench", so it never asks this format'):
+        check_format(_LikeBench, tmp_path / "suite.json")
+
+
+def test_a_format_of_folders_that_does_not_declare_it_breaks_the_contract(tmp_path: Path) -> None:
+    with pytest.raises(ContractBroken, match="has no `takes_folders = True`"):
+        check_format(_UndeclaredFolders, tmp_path)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from whet import plugins
+from whet.checks.context import NotRecorded
 from whet.errors import GraderError
-from whet.grade.context import NotRecorded
-from whet.grade.judge_questions import TOOL
-from whet.model import plugins
-from whet.model.benchmark import BenchmarkTask, Evaluator, EvaluatorKind, Expected
+from whet.grade.judge.questions import TOOL
+from whet.model.callable import BenchmarkTask, Evaluator, EvaluatorKind, Expected
+from whet.model.eval_cases import JavascriptCall
 from whet.model.grade import Grade
 from whet.model.suite import Case, Check, SkillUnderTest, Suite
-from whet.suites.conversations import SATISFIED
+from whet.suites.conversation import SATISFIED
 from whet.suites.format import load_suite
 from whet.testing import ScriptedModel, check_grader
 
@@ -167,6 +169,17 @@ def test_custom(tmp_path: Path, output: str, passed: bool) -> None:
     )
 
     assert evaluated(tmp_path, "custom", output, custom_scorer="scorer.py").passed is passed
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+@pytest.mark.parametrize(("output", "passed"), [("yes", True), ("no", False)])
+def test_javascript(tmp_path: Path, output: str, passed: bool) -> None:
+    check = Check(grader="javascript", label="says yes", params={"call": JavascriptCall(code="output === 'yes'")})
+    case = Case(id="a", prompt="Say yes.", checks=(check,))
+
+    (grade,) = graded("javascript", Suite(name="s", cases=(case,), source=tmp_path / "s.json", digest=""), output)
+
+    assert grade.passed is passed
 
 
 def test_llm_judge(tmp_path: Path, judge: dict[str, Any]) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from whet import plugins
 from whet.errors import WorkspaceSpoiled
-from whet.ground.sandbox import Boundary, Command
-from whet.model import plugins
+from whet.sandbox.contract import Boundary, Command
 
 # A change of the folder, a timer or the death of a parent makes the kernel send SIGCONT, even to a stopped process.
 _BY_FOLDER = """

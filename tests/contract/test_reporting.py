@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.model import plugins
+from whet import plugins
 from whet.testing import check_reporter
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.model import plugins
-from whet.testing.sandbox_contract import PROMISES, Place, Promise, check_promise
+from whet import plugins
+from whet.testing.sandbox import PROMISES, Place, Promise, check_promise
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)

@@ -1,4 +1,4 @@
-"""Wardens: what they hold a command to, and what happens when they are themselves ended or left alone."""
+"""Supervisors: what they hold a command to, and what happens when they are themselves ended or left alone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from whet.ground.descent import become_subreaper, children
-from whet.ground.sandbox import Boundary, Command, Ended, Sandbox
-from whet.ground.warden import scope
-from whet.ground.wardens import wardens
+from whet import plugins
 from whet.linux import libc
-from whet.model import plugins
+from whet.sandbox.contract import Boundary, Command, Ended, Sandbox
+from whet.sandbox.process.pool import supervisors
+from whet.sandbox.process.procfs import become_subreaper, children
+from whet.sandbox.process.supervisor import scope
 
 _PR_SET_CHILD_SUBREAPER = 36
-_PATIENCE_S = 20
+_PATIENCE_S = 300
 _STAY = "trap '' TERM HUP; sleep 60"
 
 
@@ -89,29 +89,29 @@ def run(
     return anyio.run(work), said.decode()
 
 
-def guards() -> list[int]:
-    assert wardens._nursery is not None
-    return children(wardens._nursery.pid)
+def watchdogs() -> list[int]:
+    assert supervisors._fork_server is not None
+    return children(supervisors._fork_server.pid)
 
 
-def below_guards() -> list[int]:
-    return [pid for guard in guards() for pid in children(guard)]
+def below_watchdogs() -> list[int]:
+    return [pid for watchdog in watchdogs() for pid in children(watchdog)]
 
 
-def end_wardens(found: Callable[[], list[int]] = guards) -> None:
+def end_supervisors(found: Callable[[], list[int]] = watchdogs) -> None:
     for pid in found():
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("which", [guards, below_guards])
-def test_a_command_whose_warden_or_its_guard_is_killed_ends_as_killed_and_leaves_nothing(
+@pytest.mark.parametrize("which", [watchdogs, below_watchdogs])
+def test_a_command_whose_supervisor_or_its_watchdog_is_killed_ends_as_killed_and_leaves_nothing(
     sandbox: Sandbox, tmp_path: Path, mark: str, which: Callable[[], list[int]]
 ) -> None:
     script = f'(setsid env -i sh -c "{_STAY}; : {mark}" &); echo begun; {_STAY}; : {mark}'
 
     # What is left for a moment only is not left every time.
     for _ in range(5):
-        ended, said = run(sandbox, tmp_path, script, lambda: end_wardens(which))
+        ended, said = run(sandbox, tmp_path, script, lambda: end_supervisors(which))
         left = alive(mark)
 
         assert (ended.signal, ended.timed_out) == (signal.SIGKILL, False)
@@ -119,7 +119,7 @@ def test_a_command_whose_warden_or_its_guard_is_killed_ends_as_killed_and_leaves
         assert left == []
 
 
-def test_a_command_that_kills_its_warden_by_the_thread_that_started_it_leaves_nothing(
+def test_a_command_that_kills_its_supervisor_by_the_thread_that_started_it_leaves_nothing(
     sandbox: Sandbox, tmp_path: Path, mark: str
 ) -> None:
     (tmp_path / "kill.py").write_text(
@@ -164,38 +164,38 @@ def test_a_command_has_its_three_streams_and_no_file_of_ours(sandbox: Sandbox, t
     assert set(said.split()) == {"0", "1", "2"}
 
 
-def test_commands_go_on_after_the_nursery_and_its_wardens_were_killed(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_commands_go_on_after_the_fork_server_and_its_supervisors_were_killed(sandbox: Sandbox, tmp_path: Path) -> None:
     run(sandbox, tmp_path, "echo one")
-    nursery = wardens._nursery
-    assert nursery is not None
-    end_wardens()
-    assert eventually(lambda: not children(nursery.pid))
-    nursery.kill()
+    fork_server = supervisors._fork_server
+    assert fork_server is not None
+    end_supervisors()
+    assert eventually(lambda: not children(fork_server.pid))
+    fork_server.kill()
 
     ended, said = run(sandbox, tmp_path, "echo two")
 
     assert (ended.exit_code, said) == (0, "two\n")
 
 
-def test_a_warden_is_used_for_one_command_after_another(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_supervisor_is_used_for_one_command_after_another(sandbox: Sandbox, tmp_path: Path) -> None:
     run(sandbox, tmp_path, "echo one")
-    before = guards(), below_guards()
+    before = watchdogs(), below_watchdogs()
 
     for _ in range(5):
         run(sandbox, tmp_path, "echo again; (setsid sleep 60 &)")
 
-    assert (guards(), below_guards()) == before
+    assert (watchdogs(), below_watchdogs()) == before
 
 
-def test_a_warden_that_is_left_alone_before_it_was_heard_ends_what_is_below_it(tmp_path: Path, mark: str) -> None:
+def test_a_supervisor_that_is_left_alone_before_it_was_heard_ends_what_is_below_it(tmp_path: Path, mark: str) -> None:
     async def work() -> None:
-        warden = await wardens.take()
+        supervisor = await supervisors.take()
         command = Command(argv=("sh", "-c", f"{_STAY}; : {mark}"), env={}, cwd=tmp_path)
-        warden.run(command, [0] * 3, (0, 1, 2))
+        supervisor.run(command, [0] * 3, (0, 1, 2))
         # It says that the command runs, and nobody listens: so the end of its owner comes to it as an error.
-        select.select([warden.fileno()], [], [], _PATIENCE_S)
+        select.select([supervisor.fileno()], [], [], _PATIENCE_S)
         assert eventually(lambda: bool(alive(mark)))
-        warden.close()
+        supervisor.close()
 
     anyio.run(work)
 

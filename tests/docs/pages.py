@@ -13,8 +13,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
+
+from whet_call import ADDRESS, LOCALE
+from whet_process import make_program, server_address
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/suite.py"))
@@ -25,11 +29,24 @@ EXAMPLE_FOLDERS = [
     ROOT / "examples" / "evals",
     *sorted(path.parent for path in (ROOT / "examples").glob("skills/*/skill.json")),
 ]
+# The skill of whet: what it teaches an agent is played like any page, in a copy of the project that its evals have.
+SKILL = ROOT / "skills" / "whet"
+SKILL_PAGES = [SKILL / "SKILL.md", *sorted((SKILL / "references").glob("*.md"))]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("README.md")),
+    *SKILL_PAGES,
 ]
+
+
+def folder_of(page: Path) -> Path | None:
+    """The folder in a copy of which *page* is played; None is an empty one."""
+    if page in SKILL_PAGES:
+        return SKILL / "evals" / "files" / "project"
+    return page.parent if page.parent in EXAMPLE_FOLDERS else None
+
+
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _PROGRESS = re.compile(r"^ *\d+/\d+ +\S ")
 # What differs from run to run and from machine to machine, and what it is made alike to.
@@ -39,14 +56,13 @@ _ALIKE = (
     (re.compile(r"^( *sandbox +).*", re.MULTILINE), r"\1SANDBOX"),
     (re.compile(r"^ *warning: bubblewrap.*\n", re.MULTILINE), ""),
     (re.compile(r"up to \d+ (runners )?at once"), "up to N at once"),
-    (re.compile(r"^whet \d+\.\d+\.\d+\S*", re.MULTILINE), "whet VERSION"),
+    (re.compile(r"^whet \d+\.\d+\.\d+\S*( \(.*\))?$", re.MULTILINE), "whet VERSION"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r" $", re.MULTILINE), ""),
 )
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """A fenced block: its language, the file that it is the text of, and the line where it begins."""
 
     language: str
@@ -55,8 +71,7 @@ class Block:
     line: int
 
 
-@dataclass
-class Command:
+class Command(Struct):
     """A line that is typed, and what should be seen."""
 
     typed: str
@@ -112,9 +127,21 @@ class Shell:
     def __init__(self, folder: Path, home: Path) -> None:
         self._folder = folder
         self._code = 0
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("WHET_", "GITHUB_"))}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self._env = kept | {"PATH": path, "HOME": str(home), "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "120"}
+        foreign = ("WHET_", "GITHUB_", "PYTHON", "LANG", "LC_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+        programs = home / "programs"
+        programs.mkdir()
+        make_program(programs)
+        self._env = kept | {
+            "PATH": os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "HOME": str(home),
+            "LC_ALL": LOCALE,
+            "NO_COLOR": "1",
+            "COLUMNS": "120",
+            # Tests of a page run in the order of the page.
+            "PYTEST_ADDOPTS": "-p no:randomly",
+            ADDRESS: server_address(),
+        }
 
     def play(self, block: Block, page: str) -> None:
         """Do what *block* says."""
@@ -141,7 +168,7 @@ class Shell:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         self._code = ended.returncode

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from pages import EXAMPLE_FOLDERS, EXAMPLES, PAGES, ROOT, Block, Shell, blocks_of, matches, parse
+from pages import EXAMPLES, PAGES, ROOT, Block, Shell, blocks_of, folder_of, matches, parse
 
-_WHET = str(Path(sys.executable).with_name("whet"))
+from whet_process import type_whet
+
 _ROW = re.compile(r"^\| \[(?P<name>\w+)\]\((?P=name)/README\.md\) \|.*\| (?P<code>\d+) \|$", re.MULTILINE)
 
 
@@ -38,8 +37,8 @@ def test_every_block_of_a_page_can_be_parsed(page: Path) -> None:
 def test_a_page_can_be_followed_from_its_first_block_to_its_last(page: Path, tmp_path: Path) -> None:
     folder, home = tmp_path / "here", tmp_path / "home"
     home.mkdir()
-    if page.parent in EXAMPLE_FOLDERS:
-        shutil.copytree(page.parent, folder, ignore=shutil.ignore_patterns(".whet", "__pycache__"))
+    if start := folder_of(page):
+        shutil.copytree(start, folder, ignore=shutil.ignore_patterns(".whet", "__pycache__"))
     else:
         folder.mkdir()
     shell = Shell(folder, home)
@@ -74,9 +73,7 @@ def test_an_example_ends_with_its_documented_exit_code(example: Path, sandbox: s
     folder = tmp_path / example.name
     shutil.copytree(example, folder, ignore=shutil.ignore_patterns(".whet", "__pycache__"))
 
-    ended = subprocess.run(
-        [_WHET, "run", "suite.py", "--sandbox", sandbox], cwd=folder, capture_output=True, text=True, check=False
-    )
+    ended = type_whet("run", "suite.py", "--sandbox", sandbox, cwd=folder)
 
     assert ended.returncode == _documented_exit_codes()[example.name], ended.stdout + ended.stderr
     assert (folder / ".whet" / "runs" / "latest" / "results.json").is_file()

@@ -7,7 +7,6 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,30 +17,31 @@ from pages import ROOT, blocks_of
 
 import whet
 from whet import errors, expect
-from whet.agents import callable_reading as skill_files
-from whet.agents.scripted import STEPS
-from whet.cli.main import application
-from whet.grade.context import CheckContext, Ran
-from whet.grade.expect.basics import Basics
+from whet.agents.scripted.agent import STEPS
+from whet.callable import manifest as skill_files
+from whet.checks.basics import Basics
+from whet.checks.context import CheckContext, Ran
+from whet.cli.grammar.application import application
 from whet.model import eval_cases as kinds
-from whet.model.benchmark import ADAPTERS, EVALUATORS, SCORING_METHODS
+from whet.model.callable import ADAPTERS, EVALUATORS, SCORING_METHODS
 from whet.model.eval_cases import CASE_KINDS, SOURCE_KINDS, VERIFIER_KINDS
+from whet.model.events import EVENT_TYPES, ToolCall
 from whet.model.grade import STATUSES, Changes, Failure, FailureClass
-from whet.model.run import METRICS, SCHEDULES, Attempt, SnapshotStatus, TrialResult
-from whet.model.seen import EVENT_TYPES, ToolCall
+from whet.model.run import METRICS, SCHEDULES, AttemptResult, SnapshotStatus, TrialResult
 from whet.model.session import Session, Usage
 from whet.model.skills import SkillDetection
-from whet.plan.settings_sources import from_file
-from whet.plan.settings_table import GIVEN, SETTINGS, Setting, Table
-from whet.reading.settings_files import SettingsFile
-from whet.reading.shell_matching import CommandMatcher
-from whet.reading.shell_simple import Arguments, SimpleCommand
-from whet.report.export_tables import COLUMNS
-from whet.run.explain_questions import Explanation, Explanations, ExplanationStatus
-from whet.suites import authoring
-from whet.suites import benchmarks as read
-from whet.suites import benchmarks as task
-from whet.suites.eval_documents import suite_schema
+from whet.plan.settings._sources import from_file
+from whet.plan.settings.table import GIVEN, SETTINGS, Setting, Table
+from whet.reading.toml import SettingsFile
+from whet.report.export._tables import COLUMNS
+from whet.run.explain._question import Explanation, Explanations, ExplanationStatus
+from whet.shell._arguments import Arguments, SimpleCommand
+from whet.shell.match import CommandMatcher
+from whet.suites import benchmark as read
+from whet.suites import benchmark as task
+from whet.suites.evals.documents import suite_schema
+from whet.suites.python import authoring
+from whet.suites.skills.rules import RULES
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -147,7 +147,19 @@ def test_every_field_that_an_author_may_write_is_in_the_reference_of_suites(kind
 
 @pytest.mark.parametrize(
     "kind",
-    [CheckContext, Ran, Session, Changes, Usage, SkillDetection, ToolCall, TrialResult, Attempt, Failure, FailureClass],
+    [
+        CheckContext,
+        Ran,
+        Session,
+        Changes,
+        Usage,
+        SkillDetection,
+        ToolCall,
+        TrialResult,
+        AttemptResult,
+        Failure,
+        FailureClass,
+    ],
 )
 def test_everything_that_a_check_can_use_is_in_the_reference_of_suites(kind: type) -> None:
     assert _unnamed(_members(kind), _page("suites")) == []
@@ -181,7 +193,7 @@ def test_every_outcome_of_a_snapshot_and_every_metric_is_explained() -> None:
 
 
 def test_every_field_and_status_of_an_explanation_is_in_its_reference() -> None:
-    names = [each.name for kind in (Explanation, Explanations) for each in fields(kind)]
+    names = [*Explanation.__struct_fields__, *Explanations.__struct_fields__]
 
     assert _unnamed([*names, *get_args(ExplanationStatus)], _page("explanations")) == []
 
@@ -225,17 +237,29 @@ def test_every_column_of_a_table_is_in_the_reference_of_exports() -> None:
     assert _unnamed(list(COLUMNS), _page("export")) == []
 
 
-def test_every_command_and_option_is_in_the_reference_of_commands() -> None:
-    group = application()
-    context = click.Context(group)
-    commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
-    groups = [command for command in commands.values() if isinstance(command, click.Group)]
-    inner = [command for group in groups for command in group.commands.values()]
+def test_every_rule_for_a_skill_is_in_its_reference_with_its_level() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (error|warning) \|", _page("skill-rules"), re.MULTILINE)
 
-    options = {
-        option for command in (*commands.values(), *inner) if command for each in command.params for option in each.opts
-    }
+    assert dict(rows) == {name: rule.level for name, rule in RULES.items()}
+
+
+def test_every_command_and_option_is_in_the_reference_of_commands() -> None:
+    top = application()
+    commands = list(_commands(top))
+
+    options = {option for command in commands for each in command.params for option in each.opts}
 
     page = _page("commands")
-    assert [name for name in commands if f"## `whet {name}`" not in page] == []
+    assert [name for name in top.list_commands(click.Context(top)) if f"## `whet {name}`" not in page] == []
     assert sorted(word for word in options if word.startswith("--") and f"`{word}" not in page) == []
+
+
+def _commands(group: click.Group) -> Iterator[click.Command]:
+    """Yield every command below *group*, at any depth."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield command
+        if isinstance(command, click.Group):
+            yield from _commands(command)

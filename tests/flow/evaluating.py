@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -13,14 +12,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from whet.grade.context import Shell
-from whet.grade.evidence import AnswerEvidence
-from whet.grade.grader import Grader, grader_class
-from whet.ground.sandbox import Sandbox
-from whet.model.benchmark import Benchmark, CallableSkill
+from whet.checks.context import Shell
+from whet.grade.contract import Grader, grader_class
+from whet.grade.evidence import Evidence, GradedAnswer
+from whet.model.callable import Benchmark, CallableSkill
 from whet.model.grade import Changes, Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
+from whet.sandbox.contract import Sandbox
+from whet_process import type_whet
 
 WHET = str(Path(sys.executable).with_name("whet"))
 EXAMPLES = Path(__file__).parents[2] / "examples" / "skills"
@@ -54,15 +54,7 @@ server.run()
 
 
 def whet(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [WHET, *arguments],
-        cwd=folder,
-        env={**os.environ, "NO_COLOR": "1", "WHET_SANDBOX": "local", **env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return type_whet(*arguments, cwd=folder, **{"NO_COLOR": "1", "WHET_SANDBOX": "local", **env})
 
 
 def skill(folder: Path, name: str = "echo", program: str = PROGRAM, manifest: Any = None, **config: Any) -> Path:
@@ -118,7 +110,7 @@ def endpoint() -> Iterator[str]:
         def log_message(self, *_: Any) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/"
@@ -143,7 +135,7 @@ def graders_of(benchmark: Benchmark) -> Iterator[dict[str, Grader]]:
 async def graded(graders: dict[str, Grader], task: Any, skill: CallableSkill, output: Any, sandbox: Sandbox) -> Grade:
     """The grade of an answer to *task*."""
     check = Check(grader=task.evaluator.kind, params={"task": task}, weight=task.weight)
-    evidence = AnswerEvidence(
+    evidence = Evidence(
         case=Case(id=task.id, prompt="", checks=(check,)),
         session=SessionSummary(runner=skill.id, agent="skill", prompt=""),
         events_path=None,
@@ -153,9 +145,6 @@ async def graded(graders: dict[str, Grader], task: Any, skill: CallableSkill, ou
         shell=Shell(sandbox=sandbox.name),
         keep=lambda name, text: None,
         timeout_s=30,
-        skill=skill.root,
-        output=output,
-        skill_id=skill.id,
-        sandbox=sandbox,
+        answer=GradedAnswer(output=output, skill_id=skill.id, skill=skill.root, sandbox=sandbox),
     )
     return await graders[check.grader].grade(check, evidence)

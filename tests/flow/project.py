@@ -7,16 +7,20 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from msgspec import Struct, field
+
+from whet.record.file_hashes import _trial_files, digest_of
+from whet.record.journal.chain import Chain, read_line
+from whet_process import WhetProcess, run_whet, start_whet
+
 # Nothing here should take so long; whatever does, hangs.
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 # The prompt is the program: what an agent does stands beside the case that it does it for.
 SHELL = """
@@ -45,8 +49,7 @@ def no(report, ctx): assert False, "it is not so"
 """
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How a run of the command ended, and the record that it left."""
 
     code: int
@@ -111,8 +114,7 @@ class Outcome:
         return found
 
 
-@dataclass
-class Project:
+class Project(Struct):
     """A folder with a suite and settings."""
 
     root: Path
@@ -122,14 +124,16 @@ class Project:
     token: str = field(default_factory=lambda: f"whet-test-{secrets.token_hex(8)}")
     # What starts the command, where it is not started as we were.
     starter: tuple[str, ...] = ()
-    # `{token}` and `{outside}` in suites and settings are filled in.
-    outside: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        self.outside = self.root.parent / "outside"
         self.outside.mkdir(exist_ok=True)
         self.root.mkdir(exist_ok=True)
         (self.root.parent / "home").mkdir(exist_ok=True)
+
+    @property
+    def outside(self) -> Path:
+        """The folder beside it; `{token}` and `{outside}` in suites and settings are filled in."""
+        return self.root.parent / "outside"
 
     @property
     def output_dir(self) -> Path:
@@ -164,16 +168,17 @@ class Project:
             **(env or {}),
         }
 
-    def whet(self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Outcome:
-        """Run `whet` with any arguments."""
-        ended = subprocess.run(
-            [*self.starter, sys.executable, "-m", "whet", *args],
+    def whet(
+        self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, cold: bool = False
+    ) -> Outcome:
+        """Run `whet` with any arguments; *cold*, where it matters how an interpreter starts."""
+        ended = run_whet(
+            *args,
             cwd=cwd or self.root,
             env=self.environment(env),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE_S,
-            check=False,
+            timeout_s=PATIENCE_S,
+            starter=self.starter,
+            cold=cold,
         )
         return Outcome(ended.returncode, ended.stdout.decode(), ended.stderr.decode(), self.output_dir)
 
@@ -181,19 +186,13 @@ class Project:
         """Run the suite."""
         return self.whet("run", "suite.py", *args, env=env)
 
-    def start(self, *args: str, env: Mapping[str, str] | None = None, command: str = "run") -> subprocess.Popen[bytes]:
+    def start(
+        self, *args: str, env: Mapping[str, str] | None = None, command: str = "run", cold: bool = False
+    ) -> WhetProcess:
         """Begin a run and go on; a session of its own, as a shell gives a job."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "whet", command, *args],
-            cwd=self.root,
-            env=self.environment(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        return start_whet(command, *args, cwd=self.root, env=self.environment(env), starter=self.starter, cold=cold)
 
-    def outcome(self, process: subprocess.Popen[bytes], *, within_s: float = 15) -> Outcome:
+    def outcome(self, process: WhetProcess, *, within_s: float = 15) -> Outcome:
         """Wait for a run that was begun."""
         try:
             out, err = process.communicate(timeout=within_s)
@@ -240,17 +239,17 @@ def wait_for(path: Path, *, count: int = 1, pattern: str | None = None) -> None:
     raise AssertionError(f"{path} never came")
 
 
-def forget_hashes(folder: Path) -> None:
-    """Make the run in *folder* one of an older whet, of which nothing tells whether it was changed."""
-    journal, facts = folder / "journal.jsonl", json.loads((folder / "run.json").read_bytes())
-    lines = [json.loads(line) for line in journal.read_bytes().splitlines()]
-    bare = [{name: value for name, value in line.items() if name not in ("files", "run", "chain")} for line in lines]
-    journal.write_text("".join(json.dumps(line) + "\n" for line in bare))
-    known = {name: value for name, value in facts.items() if name not in ("journal", "sources", "typed")}
-    (folder / "run.json").write_text(json.dumps(known))
-    results = json.loads((folder / "results.json").read_bytes())
-    del results["record"]
-    (folder / "results.json").write_text(json.dumps(results))
+def seal_again(folder: Path) -> None:
+    """Give the changed record in *folder* hashes that fit, as somebody can who passes it on."""
+    journal, chain = folder / "journal.jsonl", Chain()
+    lines = []
+    for raw in journal.read_bytes().splitlines(keepends=True):
+        line = read_line(raw, 0, 0)
+        files = {path: digest_of(f"{folder}/{path}", found) for path, found in _trial_files(folder, line.result)}
+        lines.append(chain.forge(line.result, files, line.run, line.grown, line.look))
+        chain.accept(lines[-1])
+    journal.write_bytes(b"".join(lines))
+    (folder / "results.json").unlink()
 
 
 def _bearing(token: str) -> Iterator[int]:

@@ -137,7 +137,7 @@ def main(command: list[str], asked: dict[str, object]) -> dict[str, object]:
             env=env,
             stdin=terminal,
             capture_output=True,
-            timeout=120,
+            timeout=300,
             check=False,
             # The terminal is that of whet's session, as it is in front of a person.
             preexec_fn=lambda: (os.setsid(), libc.ioctl(0, 0x540E, 0)),

@@ -355,7 +355,7 @@ def test_without_the_library_one_line_says_how_to_install_it(project: Project) -
     outcome = talk(project, "end()")
 
     assert outcome.code == 2
-    assert "agents of type acp need the agent-client-protocol library; pip install 'whet[acp]'" in outcome.stderr
+    assert "agents of type acp need the agent-client-protocol library; pip install 'whet-eval[acp]'" in outcome.stderr
     assert "Traceback" not in outcome.stderr
 
 

@@ -12,7 +12,7 @@ import pytest
 from project import Outcome, Project, wait_for
 from test_users import KEY, reply
 
-from whet.testing.scripted_model import ScriptedModel
+from whet.testing.scripted_model.server import ScriptedModel
 
 TALKER = Path(__file__).with_name("acp_talker.py")
 RUNNER = f"""

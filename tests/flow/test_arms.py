@@ -12,24 +12,30 @@ from project import Outcome, Project
 
 # Succeeds by a chance that depends on its arm, its case and how often it was asked: each run of a test draws the same.
 # It counts in a folder outside of its workspace, so it runs in the local sandbox.
+# `random` and `pathlib` would take longer to import than all else takes: this draws as `random.Random` of a text does.
 CHANCE = """
-import fcntl, os, random, sys
-from pathlib import Path
+import _random, fcntl, os, sys
+try:
+    from _sha2 import sha512
+except ImportError:
+    from _sha512 import sha512
 prompt, arm = sys.stdin.read().strip(), os.environ.get("WHET_ARM", "default")
-counter = Path("{outside}") / "".join(c if c.isalnum() else "-" for c in f"{arm} {prompt}")
-with counter.open("a+") as file:
+counter = "{outside}/" + "".join(c if c.isalnum() else "-" for c in f"{arm} {prompt}")
+with open(counter, "a+") as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     file.seek(0)
     number = len(file.read())
     file.write("x")
 chance = float(os.environ.get("CHANCE", "0.5"))
-print("right" if random.Random(f"{arm}/{prompt}/{number}").random() < chance else "wrong")
+seed = f"{arm}/{prompt}/{number}".encode()
+drawn = _random.Random(int.from_bytes(seed + sha512(seed).digest(), "big")).random()
+print("right" if drawn < chance else "wrong")
 """
 SETTINGS = """
 [runners.coin.agent]
 type = "command"
 command = "python3"
-args = ["./chance.py"]
+args = ["-IS", "./chance.py"]
 """
 SUITE = """
 def right(report, ctx): assert report.final_output.strip() == "right"
@@ -60,16 +66,40 @@ def _json(project: Project, *args: str) -> dict[str, Any]:
     return found
 
 
+def test_compare_names_the_checks_that_the_candidate_failed(coin: Project):
+    ran = coin.run("--arm", "old=env:CHANCE=1", "--arm", "new=env:CHANCE=0", "--trials", "2", "--case", "case-3")
+    lines, document = _lines(coin.whet("compare")), _json(coin, "compare")
+
+    assert ran.code == 0
+    [failed] = document["failed"]
+    assert (failed["case"], failed["failed"], failed["trials"]) == ("case-3", 2, 2)
+    assert failed["reason"] == 'assert report.final_output.strip() == "right"'
+    row = next(line for line in lines if line.split()[:4] == ["case-3", "2/2", "0/2", "-100"])
+    assert row.endswith(failed["reason"])
+
+
+def test_compare_of_two_runs_names_the_checks_that_the_later_one_failed(coin: Project):
+    before, after = (
+        coin.run("--case", "case-3", "--arm", f"one=env:CHANCE={chance}").folder.name for chance in ("1", "0")
+    )
+
+    document = _json(coin, "compare", before, after)
+
+    assert [(case["case"], case["failed"]) for case in document["failed"]] == [("case-3", 1)]
+
+
 def test_a_better_arm_is_found_and_passes_the_gate(coin: Project):
     ran = coin.run("--arm", "old=env:CHANCE=0.2", "--arm", "new=env:CHANCE=0.95", "--trials", "4")
     found = _json(coin, "compare")
-    gate = coin.whet("gate")
+    gate, like_these = coin.whet("gate"), coin.whet("gate", "--like-these")
 
     assert (found["schema"], found["verdict"]) == ("whet/comparison/1", "better")
     assert (found["baseline"], found["candidate"], found["runner"]) == ("old", "new", "coin")
     assert found["low"] > 0 < found["difference"] <= found["high"] <= 1
     assert (found["interleaved"], found["looks"]) == (True, 1)
     assert gate.code == 0
+    assert "new on other cases like these: " in like_these.stdout
+    assert "other cases" not in gate.stdout
     assert "Decision" in ran.stdout
     assert "new is better than old" in ran.stdout
     assert ran.results["comparisons"][0]["verdict"] == "better"
@@ -155,12 +185,12 @@ def test_a_run_of_one_arm_has_a_gate_on_its_rate(coin: Project):
 def test_a_gate_on_rates_asks_nothing_of_the_baseline_and_names_what_would_decide(coin: Project):
     ran = coin.run("--trials", "2", "--arm", "old=env:CHANCE=0", "--arm", "new=env:CHANCE=1")
 
-    good, unknown = coin.whet("gate", "--min-rate", "50"), coin.whet("gate", "--min-rate", "90")
+    good, unknown = coin.whet("gate", "--min-rate", "50"), coin.whet("gate", "--min-rate", "75")
     longer = coin.whet(*unknown.stdout.partition("whet ")[2].partition(",")[0].split())
 
     assert (good.code, unknown.code, longer.code) == (0, 5, 0)
     assert f"to decide it in 8 of 10 such runs: whet run --resume {ran.folder.name} --add-trials" in unknown.stdout
-    assert coin.whet("gate", "--min-rate", "90").code == 0
+    assert coin.whet("gate", "--min-rate", "75").code == 0
 
 
 def test_arms_of_other_names_are_named_and_a_run_is_not_its_own_baseline(coin: Project):
@@ -254,14 +284,19 @@ def test_a_plan_says_trials_from_a_pilot_and_without_one(coin: Project):
     coin.run("--trials", "3", "--arm", "one=env:CHANCE=0.5", "--arm", "two=env:CHANCE=0.5")
     learned = _json(coin, "plan", "suite.py", "--effect", "10")
     small = _json(coin, "plan", "suite.py", "--effect", "5")
+    told = coin.whet("plan", "suite.py", "--effect", "10").stdout
 
     assert "no run to learn from yet" in fresh.stdout
+    assert f"--trials {learned['trials']} --arm one=env:CHANCE=0.5 --arm two=env:CHANCE=0.5\n" in told
     assert learned["low"] <= learned["trials"] <= learned["high"]
     assert small["trials"] > 3 * learned["trials"]
     assert learned["pilot"]
+    # A pilot may be wrong either way, as a factor; without one, harder cases are as far from usual ones as easier.
+    assert learned["low"] * learned["high"] > 0.85 * learned["trials"] ** 2
 
 
 def test_a_plan_counts_every_runner_that_its_command_runs_on(coin: Project):
+    alone = _json(coin, "plan", "suite.py", "--effect", "20")
     coin.settings(SETTINGS + SETTINGS.replace("coin", "dime") + SETTINGS.replace("coin", "cent"))
 
     told = coin.whet("plan", "suite.py", "--effect", "20").stdout
@@ -270,6 +305,8 @@ def test_a_plan_counts_every_runner_that_its_command_runs_on(coin: Project):
     # Six cases in two arms, on three runners.
     assert (found["runners"], found["level"]) == (3, None)
     assert f"which is {found['trials'] * 6 * 2 * 3} trials in 2 arms on 3 runners" in told
+    # All of them share one error.
+    assert found["trials"] > alone["trials"]
 
 
 def test_a_prompt_of_an_arm_comes_before_each_prompt_and_a_check_sees_the_arm(project: Project):
@@ -285,7 +322,7 @@ def test_a_prompt_of_an_arm_comes_before_each_prompt_and_a_check_sees_the_arm(pr
         """
     )
 
-    done = project.run("--arm", "plain=env:X=1", "--arm", "careful=prompt:careful.md")
+    done = project.run("--arm", "plain=as-is", "--arm", "careful=prompt:careful.md")
 
     assert done.code == 0, done.stdout
     assert {trial["status"] for trial in done.trials} == {"passed"}
@@ -335,7 +372,10 @@ def test_arms_of_the_settings_are_selected_by_name(coin: Project):
         (["new"], 'no arm is called "new"'),
         (["new=skil:x"], 'did you mean "skill"?'),
         (["new=model:"], '"model" has no value'),
+        (["new=as-is,model:a"], '"as-is" is not of the form key:value'),
         (["new=model:a,model:b"], '"model" is given twice'),
+        (["new=skill:none,skill:b"], "several skills are folders, not none or git:REF"),
+        (["new=skill:missing,skill:b"], "is not a skill"),
         (["new=env:1=2"], "is not of the form env:KEY=VALUE"),
         (["new=runner:other"], 'no runner is called "other"'),
         (["new=prompt:missing.md"], "there is no file"),
@@ -375,32 +415,6 @@ def test_retries_do_not_raise_what_is_compared(project: Project):
 
     assert {trial["passed"] for trial in done.trials} == {True}
     assert [found["candidate_rate"]["value"] for found in done.results["comparisons"]] == [0.0]
-
-
-def test_an_older_record_with_variants_can_be_read_verified_and_resumed(coin: Project):
-    """As an older whet wrote it: variants in run.json and in a journal without hashes, and results of format 1."""
-    ran = coin.run("--arm", "default")
-    run_file, journal, results = (ran.folder / name for name in ("run.json", "journal.jsonl", "results.json"))
-    asked = json.loads(run_file.read_text())
-    asked["schema"], asked["selection"]["variants"] = "whet/run/1", asked["selection"].pop("arms")
-    for name in ("arms", "arm_facts", "baseline", "seed", "weights", "journal"):
-        asked.pop(name, None)
-    run_file.write_text(json.dumps(asked))
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    for line in lines:
-        line["key"]["variant"] = line["key"].pop("arm")
-        for name in ("files", "chain", "run"):
-            line.pop(name, None)
-    journal.write_text("".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines))
-    results.write_text(json.dumps({"schema": "whet/results/1", "cases": []}))
-
-    verified = coin.whet("verify", ran.folder.name)
-    resumed = coin.whet("run", "--resume", ran.folder.name)
-
-    assert verified.code == 0, verified.stdout
-    assert "an older whet wrote them" in verified.stdout
-    assert "6 trials" in resumed.stdout, resumed.stdout + resumed.stderr
-    assert resumed.code in (0, 1)
 
 
 def test_an_arm_that_only_errors_leaves_the_gate_open(coin: Project):

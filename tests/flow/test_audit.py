@@ -436,7 +436,7 @@ def test_a_benchmark_of_callable_skills_is_not_audited(project: Project):
     ended = project.whet("audit", "tasks.json")
 
     assert ended.code == 2
-    assert "whet eval --benchmark tasks.json" in ended.stderr
+    assert "whet eval SKILL --benchmark tasks.json" in ended.stderr
 
 
 @pytest.mark.parametrize(

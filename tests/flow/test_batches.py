@@ -113,10 +113,10 @@ def test_what_is_passed_over_is_said_if_you_ask(many: Project):
     loud = many.whet("run", ".", "--dry-run", "--verbose")
     checked = many.whet("validate", ".", "--verbose")
 
-    assert "passed over" not in quiet.stderr
-    assert "passed over: two/package.json: is in no known format" in loud.stderr
-    assert "passed over: two/package.json: is in no known format" in checked.stderr
-    assert "passed over: two/helper.py: imports whet, but has neither" in loud.stderr
+    assert "skipped:" not in quiet.stderr
+    assert "skipped: two/package.json: is in no known format" in loud.stderr
+    assert "skipped: two/package.json: is in no known format" in checked.stderr
+    assert "skipped: two/helper.py: imports whet, but has neither" in loud.stderr
     assert "tests.py" not in loud.stderr
 
 
@@ -125,7 +125,7 @@ def test_a_broken_file_is_said_without_being_asked(many: Project):
 
     done = many.whet("run", ".", "--dry-run")
 
-    assert "passed over: two/broken.json: is not JSON" in done.stderr
+    assert "skipped: two/broken.json: is not JSON" in done.stderr
 
 
 def test_problems_of_all_suites_are_said_before_anything_starts(many: Project):
@@ -162,7 +162,7 @@ def test_a_pattern_selects_cases_in_all_suites(many: Project):
 
     assert _results(done.folder)["counts"]["total"] == 2
     assert none.code == 2
-    assert 'no case is called "writes_*"' in none.stderr
+    assert 'no case fits "writes_*"' in none.stderr
 
 
 def test_a_pattern_of_paths_names_suites(many: Project):
@@ -185,7 +185,7 @@ def test_a_pattern_passes_over_what_is_no_suite_as_a_folder_does(project: Projec
 
     assert done.code == 0, done.stderr
     assert "makes  sh/skill" in done.stdout
-    assert "passed over: skills/bare: this skill has no suites" in done.stderr
+    assert "skipped: skills/bare: this skill has no suites" in done.stderr
     assert none.code == 2
     assert "skills/b*: no suite fits this pattern" in none.stderr
 
@@ -260,7 +260,7 @@ def test_an_interrupted_batch_goes_on_where_it_was(many: Project):
             break
         time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     (many.outside / "go").write_text("")
 
     done = many.whet("run", "--resume", "latest")
@@ -330,7 +330,36 @@ def test_a_skill_without_suites_is_told_how_to_get_one(project: Project):
     assert "whet init tidy" in bare.stderr
     assert written.code == 0
     evals = json.loads((project.root / "tidy/evals/evals.json").read_text())
-    assert [each["prompt"] for each in evals["evals"]] == ["Tidy up the desk.", "Sort papers."]
+    assert [each["id"] for each in evals["evals"]] == ["tidy-up-the-desk", "sort-papers", "not-for-this-skill"]
+
+
+def test_what_init_leaves_to_the_author_of_a_skill_is_named_and_does_not_run(project: Project):
+    project.settings(SHELL)
+    description = "Use when asked to write, fix or review a git commit message."
+    project.write("commit/SKILL.md", f"---\nname: commit\ndescription: {description}\n---\n")
+    project.whet("init", "commit")
+
+    valid = project.whet("validate", "commit")
+    done = project.whet("run", "commit")
+
+    evals = json.loads((project.root / "commit/evals/evals.json").read_text())["evals"]
+    uses = ["write-a-git-commit-message", "fix-a-git-commit-message", "review-a-git-commit-message"]
+    assert [each["id"] for each in evals] == [*uses, "not-for-this-skill"]
+    assert valid.code == done.code == 2
+    for number, use in enumerate(uses):
+        assert f"{use}: evals[{number}].prompt " in valid.stderr
+        assert f"{use}: evals[{number}].expectations[0] " in valid.stderr
+    assert valid.stderr.count("is still to be written: ") == done.stderr.count("is still to be written: ") == 7
+
+
+def test_init_writes_no_settings_into_a_skill_that_is_a_repository(project: Project):
+    project.write("tidy/SKILL.md", SKILL.format(name="tidy"))
+    (project.root / "tidy/.git").mkdir()
+
+    done = project.whet("init", "tidy")
+
+    assert done.code == 0
+    assert sorted(path.name for path in (project.root / "tidy").iterdir()) == [".git", "SKILL.md", "evals"]
 
 
 @pytest.mark.parametrize(
@@ -346,12 +375,19 @@ def test_init_writes_nothing_for_a_skill_that_does_not_say_what_it_is_for(projec
     assert [each.name for each in (project.root / "tidy").iterdir()] == ["SKILL.md"]
 
 
+def _write_out(project: Project) -> None:
+    """Write what init has left to the author."""
+    path = project.root / "tidy/evals/evals.json"
+    path.write_text(path.read_text().replace("TODO: ", "Say: "))
+
+
 def test_init_makes_the_installed_agent_the_judge_too(project: Project):
     project.write("tidy/SKILL.md", SKILL.format(name="tidy"))
     project.write("bin/claude", "#!/bin/sh\n", mode=0o755)
     path = {"PATH": f"{project.root}/bin:{os.environ['PATH']}"}
 
     project.whet("init", "tidy", env=path)
+    _write_out(project)
     valid = project.whet("validate", "--strict", "tidy", env=path)
     planned = project.whet("run", "tidy", "--dry-run", env=path)
 
@@ -370,18 +406,20 @@ def test_without_settings_validate_knows_that_the_installed_agent_judges(project
     without = project.whet("validate", "--strict", "tidy", env={"PATH": "/usr/bin:/bin"})
 
     assert with_agent.code == 0, with_agent.stderr
-    assert "a judge decides about 1, and there is none" in without.stderr
+    assert 'the case "1" cannot be graded without a judge, and there is none' in without.stderr
 
 
 def test_without_a_judge_the_agent_is_named_that_could_judge(project: Project):
     project.settings(SHELL)
     project.write("tidy/SKILL.md", SKILL.format(name="tidy"))
     project.whet("init", "tidy")
+    _write_out(project)
 
     done = project.whet("run", "tidy")
 
     assert done.code == 2
-    assert 'or let an agent judge: runner = "sh" in the table [judge] of the settings' in done.stderr
+    assert "put it into the table [judge] of the settings:\n" in done.stderr
+    assert '    runner = "sh"  ' in done.stderr
 
 
 def test_two_skills_whose_suites_have_one_name_are_told_apart(project: Project):
@@ -412,11 +450,14 @@ def test_a_folder_without_suites_is_one_clear_error(project: Project):
 
 def test_validate_takes_what_run_takes(many: Project):
     fine = many.whet("validate", ".")
-    many.write("two/broken.json", "{")
+    many.write("two/tsconfig.json", "{ // settings of another tool")
+    unrelated = many.whet("validate", ".")
+    many.write("two/broken.json", '{"cases": [')
     broken = many.whet("validate", ".")
 
     assert fine.code == 0
     assert fine.stdout.count("no problems") == 3
+    assert unrelated.code == 0
     assert broken.code == 2
     assert "broken.json" in broken.stderr
 
@@ -436,7 +477,7 @@ def test_a_disk_that_fills_up_names_the_batch_to_resume(project: Project):
         project.write(f"{name}.json", _bench(*((f"{name}{number}", "touch made.txt") for number in range(30))))
     # So that no module has to be compiled, of which half would stay.
     project.whet("run", ".", "--case", "?0")
-    project.starter = ("prlimit", "--fsize=16384")
+    project.starter = ("prlimit", "--fsize=28672")
 
     full = project.whet("run", ".")
     project.starter = ()

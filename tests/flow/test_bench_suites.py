@@ -22,7 +22,7 @@ def run(folder: Path, cases: list[dict[str, Any]], sandbox: str = "local", **fie
     (folder / "bench/suite.json").write_text(json.dumps({"name": "s", "cases": cases, **fields}))
     ended = subprocess.run(
         [sys.executable, "-m", "whet", "run", "bench/suite.json", "--sandbox", sandbox],
-        cwd=folder, capture_output=True, text=True, timeout=90, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
         env={name: value for name, value in os.environ.items() if not name.startswith("WHET_")},
     )  # fmt: skip
     latest = folder / ".whet/runs/latest/results.json"
@@ -69,11 +69,14 @@ def test_an_expectation_that_cannot_be_decided_leaves_the_trial_errored(tmp_path
             {"id": "open", "prompt": "true", "expect": ["file:big exists", "file:big matches /x/"]},
             {"id": "failed", "prompt": "true", "expect": ["file:big matches /x/", "no-file:big"]},
             {"id": "made", "prompt": "truncate -s 17M more", "expect": ["file:more exists", "file:more matches /x/"]},
+            {"id": "hole", "prompt": "truncate -s 8G more", "expect": ["file:more contains 'x'"]},
         ],
     )
 
     assert code == 1
     assert (trials["made"]["status"], trials["made"]["failure"]["code"]) == ("failed", "assertion")
+    assert (trials["hole"]["status"], trials["hole"]["failure"]["code"]) == ("failed", "assertion")
+    assert "has more than 1 GiB" in trials["hole"]["failure"]["message"]
     assert (trials["open"]["status"], trials["open"]["failure"]["code"]) == ("errored", "grader")
     assert [grade["undecided"] for grade in trials["open"]["grades"]] == [False, True]
     assert (trials["failed"]["status"], trials["failed"]["failure"]["code"]) == ("failed", "assertion")

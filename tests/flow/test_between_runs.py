@@ -129,3 +129,25 @@ def test_the_first_run_of_its_arms_has_none_before_it(turns: Project):
     turns.run(*ARMS)
 
     assert "earlier run" not in turns.whet("gate").stdout
+
+
+@pytest.mark.parametrize("edit", ["", "# An edit that changes the content of the suite, and no case."])
+def test_what_failed_and_passes_the_second_time_is_no_change_of_the_history(turns: Project, edit: str):
+    _run(turns, "--trials", "3")
+    turns.suite(f"{SUITE}{edit}")
+    again = _run(turns, "--last-failed", "--trials", "3")
+
+    found = _json(turns, "history", "suite.py")
+
+    assert found["points"][1]["run"] == again
+    assert [point["changed"] for point in found["points"]] == [None, None]
+    assert [case["steps"] for case in found["cases"]] == [[]] * 12
+    assert all(case["cells"][0] for case in found["cases"])
+
+
+def test_a_decision_on_what_failed_says_that_nothing_else_ran(turns: Project):
+    whole = _run(turns, *ARMS)
+    _run(turns, *ARMS, "--last-failed")
+
+    assert f"note           only what failed in {whole} ran" in turns.whet("gate").stdout
+    assert f"note        only what failed in {whole} ran" in turns.whet("compare").stdout

@@ -90,7 +90,7 @@ def test_a_disk_that_fails_in_the_last_moment_is_one_error_and_the_run_can_be_re
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
     resumed = project.whet("run", "--resume", "latest")

@@ -19,15 +19,15 @@ import anyio
 import pytest
 from evaluating import graded, graders_of
 
-from whet.agents.callable import Reply, SkillClient
-from whet.agents.callable_connect import connect
-from whet.agents.callable_reading import read_skill
+from whet import plugins
+from whet.callable.clients.connect import connect
+from whet.callable.clients.contract import CallAnswer, SkillClient
+from whet.callable.manifest import read_skill
 from whet.errors import AgentCrashed, AgentNotFound, AgentTimedOut, OutputTooLarge, SkillFailed, SkillUnreachable
-from whet.ground.sandbox import Sandbox
-from whet.model import plugins
-from whet.model.benchmark import CallableSkill
+from whet.model.callable import CallableSkill
 from whet.model.grade import Grade
-from whet.suites.benchmarks import find_benchmark, read_benchmark
+from whet.sandbox.contract import Sandbox
+from whet.suites.benchmark import find_benchmark, read_benchmark
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "skills"
 # Answers line by line; what it is asked to do stands in the input.
@@ -87,8 +87,8 @@ def with_client(skill: CallableSkill, sandbox_name: str, work: Callable[[SkillCl
     return anyio.run(run)
 
 
-def call(skill: CallableSkill, sandbox_name: str = "local", timeout_s: float = 30, **given: Any) -> Reply:
-    reply: Reply = with_client(skill, sandbox_name, lambda client: client.call(given, timeout_s=timeout_s))
+def call(skill: CallableSkill, sandbox_name: str = "local", timeout_s: float = 30, **given: Any) -> CallAnswer:
+    reply: CallAnswer = with_client(skill, sandbox_name, lambda client: client.call(given, timeout_s=timeout_s))
     return reply
 
 

@@ -40,20 +40,20 @@ def test_what_cannot_be_played_or_recorded_is_said_before_anything_is_asked(
 
 
 def test_a_dry_run_tells_which_cassettes_are_missing_or_cannot_be_played(project: Project) -> None:
-    prompt, tape = "print(ask())", project.root / "tapes/suite/a/mine/default/1/1.jsonl"
+    prompt, cassette = "print(ask())", project.root / "tapes/suite/a/mine/default/1/1.jsonl"
     flags = ("--cassette", "tapes", "--trials", "2", "--dry-run")
     played(project, [HELLO], prompt, "--record-to", "tapes")
 
     whole, _ = played(project, [], prompt, *flags)
-    tape.write_text(tape.read_text().replace('{"cassette": 1}', '{"cassette": 0}'))
+    cassette.write_text(cassette.read_text().replace('{"cassette": 1}', '{"cassette": 0}'))
     older, _ = played(project, [], prompt, *flags)
-    tape.rename(tape.parents[3] / "other.jsonl")
-    tape.parents[1].rename(tape.parents[1].with_name("another"))
+    cassette.rename(cassette.parents[3] / "other.jsonl")
+    cassette.parents[1].rename(cassette.parents[1].with_name("another"))
     missing, _ = played(project, [], prompt, *flags)
 
     assert (whole.code, whole.stderr) == (0, "")
     assert (older.code, older.stdout) == (0, whole.stdout)
-    assert older.stderr == f"warning: {tape} is of another version; record it again with --record-to\n"
+    assert older.stderr == f"warning: {cassette} is of another version; record it again with --record-to\n"
     none = f"there is no cassette for suite::a@mine/default#1 in {project.root}/tapes"
     assert missing.stderr == f"warning: {none}; record one with --record-to\n"
 

@@ -8,8 +8,8 @@ import pytest
 from project import PYTHON, Project
 
 from whet.errors import WorkspaceError
-from whet.ground.workspaces import Workspaces
 from whet.model.suite import WorkspaceSpec
+from whet.workspace.make import Workspaces
 
 HOG = "held = bytearray(400 * 1024 * 1024); print('had it')"
 

@@ -10,14 +10,19 @@ from project import SHELL, Project
 
 @pytest.fixture
 def checks(boxed: Project) -> Project:
+    boxed.settings(SHELL + "[run]\nmax_parallel = 2\n")
+    return boxed
+
+
+@pytest.fixture
+def impatient(boxed: Project) -> Project:
     boxed.settings(SHELL + "[defaults]\ncheck_timeout_ms = 5000\n[run]\nmax_parallel = 2\n")
     return boxed
 
 
-def test_a_check_that_raises_hangs_exits_or_prints_is_one_trial_and_the_others_pass(checks: Project) -> None:
+def test_a_check_that_raises_exits_or_prints_is_one_trial_and_the_others_pass(checks: Project) -> None:
     checks.suite("""
         def raises(): raise RuntimeError("no such luck")
-        def hangs(): time.sleep(600)
         def exits(): sys.exit(0)
         def vanishes(): os._exit(0)
         def interrupts(): raise KeyboardInterrupt
@@ -29,7 +34,7 @@ def test_a_check_that_raises_hangs_exits_or_prints_is_one_trial_and_the_others_p
             sys.stdout.close()
         def kills_its_group(): os.killpg(0, signal.SIGKILL)
         suite = [Case(id=f.__name__, prompt="true", check=f)
-                 for f in (raises, hangs, exits, vanishes, interrupts, prints, closes, kills_its_group)]
+                 for f in (raises, exits, vanishes, interrupts, prints, closes, kills_its_group)]
         suite.append(Case(id="last", prompt="true", check=ok))
     """)
 
@@ -38,7 +43,6 @@ def test_a_check_that_raises_hangs_exits_or_prints_is_one_trial_and_the_others_p
     assert done.code == 1, done.stderr
     assert done.statuses == {
         "raises": "failed",
-        "hangs": "errored",
         "exits": "failed",
         "vanishes": "errored",
         "interrupts": "failed",
@@ -47,7 +51,6 @@ def test_a_check_that_raises_hangs_exits_or_prints_is_one_trial_and_the_others_p
         "kills_its_group": "errored",
         "last": "passed",
     }
-    assert done.codes["hangs"] == "check-timeout"
     assert done.codes["vanishes"] == "checker-died"
     assert "RuntimeError: no such luck" in done.message("raises")
     assert done.trial("raises")["failure"]["location"]["file"].endswith("suite.py")
@@ -100,18 +103,19 @@ def test_what_a_check_starts_does_not_outlive_the_run(checks: Project) -> None:
     assert checks.left_after_a_while() == []
 
 
-def test_what_a_hanging_check_started_does_not_outlive_the_run(checks: Project) -> None:
-    checks.suite("""
+def test_a_check_that_hangs_is_one_trial_and_what_it_started_does_not_outlive_the_run(impatient: Project) -> None:
+    impatient.suite("""
         def starts():
             subprocess.Popen(["setsid", "sh", "-c", "sleep 600; : {token}"])
             time.sleep(600)
         suite = [Case(id="starts", prompt="true", check=starts), Case(id="other", prompt="true", check=ok)]
     """)
 
-    done = checks.run()
+    done = impatient.run()
 
     assert done.statuses == {"starts": "errored", "other": "passed"}
-    assert checks.left_after_a_while() == []
+    assert done.codes["starts"] == "check-timeout"
+    assert impatient.left_after_a_while() == []
 
 
 def test_classify_failure_may_give_a_string_a_class_a_map_or_nothing(project: Project) -> None:
@@ -141,15 +145,15 @@ def test_classify_failure_may_give_a_string_a_class_a_map_or_nothing(project: Pr
     }
 
 
-def test_classify_failure_that_raises_hangs_or_exits_is_told_and_loses_nothing(checks: Project) -> None:
-    checks.suite("""
+def test_classify_failure_that_raises_hangs_or_exits_is_told_and_loses_nothing(impatient: Project) -> None:
+    impatient.suite("""
         def raises(result): raise LookupError("nope")
         def hangs(result): time.sleep(600)
         def vanishes(result): os._exit(1)
         suite = [Case(id=f.__name__, prompt="true", check=no, classify_failure=f) for f in (raises, hangs, vanishes)]
     """)
 
-    done = checks.run()
+    done = impatient.run()
 
     assert done.code == 1
     assert set(done.statuses.values()) == {"failed"}

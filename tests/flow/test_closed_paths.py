@@ -55,7 +55,7 @@ def assert_one_line(done: Outcome, path: str, code: int = 2) -> None:
         "find --skills-dir closed/skills",
         "select --from closed/skill --reports closed/reports.json",
         "eval --skills closed/skill --benchmark coding-easy",
-        "eval --skills suite.py --benchmark closed/benchmark.json",
+        "eval --skills whet.toml --benchmark closed/benchmark.json",
         "serve --data-dir closed/data --port 0",
         "keys list --data-dir closed/data",
         "run suite.py --output-dir closed/runs",
@@ -171,7 +171,7 @@ def test_a_folder_of_suites_says_which_folder_below_it_cannot_be_read(closed: Pr
     done = closed.whet("run", ".", "--dry-run")
 
     assert done.code == 0
-    assert done.stderr == "passed over: closed: cannot be read: Permission denied\n"
+    assert done.stderr == "skipped: closed: cannot be read: Permission denied\n"
 
 
 def test_a_folder_of_tasks_does_not_pass_over_one_that_cannot_be_read(closed: Project) -> None:

@@ -10,8 +10,8 @@ import pytest
 from benching import run, write
 from project import EVENTS, SHELL, Outcome, Project, wait_for
 
-from whet.grade.judge_questions import TOOL as JUDGE_TOOL
-from whet.testing.scripted_model import ScriptedModel
+from whet.grade.judge.questions import TOOL as JUDGE_TOOL
+from whet.testing.scripted_model.server import ScriptedModel
 
 # The prompt is the program, and each of them is started again for the next prompt.
 TALKING = SHELL + "resume = []\n"

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from project import Outcome, Project
 
+from whet.record.batches import RecordedBatch, read_recorded
+
 # How good it is depends on how often it was asked before, by whichever arm: it fails from the 37th question on.
 DRIFTING = """
 import sys
@@ -103,7 +105,7 @@ def test_a_runner_of_which_every_trial_errors_is_asked_for_its_rate_too(says: Pr
 
     assert gate.code == 5
     assert (
-        "only on gone: 0 % of trials pass (0 % to 100 % on these cases), and 50 % is asked for; 24 of 24" in gate.stdout
+        "only on gone: 0 % of trials pass (0 to 100 % on these cases), and 50 % is asked for; 24 of 24" in gate.stdout
     )
     assert "mend what made them error" in gate.stdout
     assert set(found["rates"]) == {"only@says", "only@gone"}
@@ -351,3 +353,27 @@ def test_the_looks_at_a_run_are_stored_with_its_baseline(says: Project):
         between, gated = _json(says, "compare", run, last), _json(says, "gate", last, "--baseline", stored)
         assert gated["comparison"]["looks"] == between["looks"] > 1
         assert gated["comparison"]["level"] == between["level"] > 0.95
+
+
+def test_a_gate_on_other_cases_asks_for_more_cases_and_not_for_more_trials(says: Project):
+    says.suite(SUITE.replace("range(6)", "range(3)"))
+    says.run(*WRONG_RIGHT, "--trials", "3")
+
+    gate, other_cases = says.whet("gate"), says.whet("gate", "--like-these")
+
+    assert "new is better than old on says: +100 points on these 3 cases (95 % interval +" in gate.stdout
+    assert (gate.code, other_cases.code) == (0, 5)
+    assert "to decide it, add cases like these" in other_cases.stdout
+    assert "--add-trials" not in other_cases.stdout
+
+
+def test_a_batch_is_compared_with_the_judge_that_its_settings_described(says: Project):
+    says.settings(SAYS + "[judge]\nerror = 10\n")
+    says.suite(SUITE, "first_suite.py")
+    says.suite(SUITE, "second_suite.py")
+    says.whet("run", "first_suite.py", "second_suite.py", *WRONG_RIGHT)
+
+    batch = read_recorded("latest", says.output_dir)
+
+    assert isinstance(batch, RecordedBatch)
+    assert batch.samples().judge_error == 0.1

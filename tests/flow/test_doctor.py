@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from project import Project
 
-from whet.agents.agent import Task
-from whet.agents.programs import KNOWN, KnownAgent
-from whet.model import plugins
+from whet import plugins
+from whet.agents.contract import Task
+from whet.agents.known import KnownAgent, known_agents
 from whet.model.run import Runner
 
 CLAUDE = """
@@ -55,7 +55,7 @@ def test_a_login_file_counts_by_its_name(project: Project) -> None:
 
 
 def test_an_agent_that_is_not_there_is_no_problem_unless_a_runner_needs_it(project: Project) -> None:
-    alone = project.whet("doctor")
+    alone = project.whet("doctor", env=program(project, "codex", "echo 1.0"))
     project.settings(CLAUDE.replace('"claude"', '"no-such-agent"'))
 
     needed = project.whet("doctor")
@@ -64,6 +64,13 @@ def test_an_agent_that_is_not_there_is_no_problem_unless_a_runner_needs_it(proje
     assert needed.code == 1
     assert 'there is no program "no-such-agent"' in needed.stdout
     assert "install it, or correct `command` of this runner" in needed.stdout
+
+
+def test_without_a_runner_and_without_an_agent_nothing_can_run(project: Project) -> None:
+    outcome = project.whet("doctor")
+
+    assert outcome.code == 1
+    assert "no runners are configured, and no agent is installed" in outcome.stdout
 
 
 def test_a_runner_that_can_start_makes_exit_code_0(project: Project) -> None:
@@ -140,7 +147,7 @@ def test_the_machine_is_described_with_what_to_do(project: Project) -> None:
     assert all(item["hint"] for item in found.values() if item["state"] == "problem")
 
 
-@pytest.mark.parametrize("agent", KNOWN, ids=lambda agent: agent.type)
+@pytest.mark.parametrize("agent", tuple(known_agents()), ids=lambda agent: agent.type)
 def test_the_doctor_looks_for_the_program_that_a_run_starts(tmp_path: Path, agent: KnownAgent) -> None:
     facts: dict[str, Any] = {"case": "c", "suite_dir": tmp_path, "settings_dir": None, "environ": {}}
     folders: dict[str, Any] = {name: tmp_path / name for name in ("workspace", "home", "temporary")}

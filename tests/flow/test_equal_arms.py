@@ -18,6 +18,7 @@ from seeing import AGENT, SETTINGS, leveled, seen_by_arm
 SKILL = "---\nname: my-skill\ndescription: Writes commit messages.\n---\n\nWrite them like this.\n"
 ANSWERS = "THE-ANSWER-IS-42"
 EVALS = {"skill_name": "my-skill", "evals": [{"id": 1, "prompt": "Go.", "expectations": [ANSWERS]}]}
+LOCK = {"schema": "whet/split/1", "suite": "my-skill", "file": "evals.json", "seed": ANSWERS}
 # What is of the skill, and what nobody may see of it.
 PARTS = {
     "SKILL.md": SKILL,
@@ -32,7 +33,7 @@ SECRETS = {
     "evals/evals.json": json.dumps(EVALS),
     "evals/files/expected.txt": ANSWERS,
     "evals/labels.jsonl": ANSWERS,
-    "evals/split.lock.json": ANSWERS,
+    "evals/split.lock.json": json.dumps(LOCK),
     "evals/judge.lock.json": ANSWERS,
     "checks.whet.py": f"# {ANSWERS}",
     "suite.json": json.dumps({"name": ANSWERS, "cases": [{"name": "a", "prompt": "Go.", "expect": ["exit:0"]}]}),

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from evaluating import EXAMPLES, MCP, PROGRAM, WHET, endpoint, reports, skill, statuses, task, tasks, whet
 
-from whet.grade.judge_questions import TOOL
-from whet.testing.scripted_model import ScriptedModel
+from whet.grade.judge.questions import TOOL
+from whet.testing.scripted_model.server import ScriptedModel
 
 
 def test_the_example_skill_passes_the_built_in_benchmark_from_any_folder(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_reports_of_a_finished_evaluation_are_written_again_although_its_skill_i
         file = tasks(tmp_path, task("a", {"say": "yes"}))
         whet(tmp_path, "eval", "--skills", "skills", "--tasks", file)
 
-    ended = whet(tmp_path, "eval", "--resume", "latest", "--output-dir", "elsewhere", "--format", "csv")
+    ended = whet(tmp_path, "eval", "--resume", "latest", "--reports-dir", "elsewhere", "--format", "csv")
 
     assert ended.returncode == 0, ended.stderr
     assert len(list((tmp_path / "elsewhere").glob("*.csv"))) == 1
@@ -147,7 +147,7 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while time.monotonic() < until and not (log.exists() and len(log.read_text().splitlines()) == 2):
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
@@ -173,12 +173,12 @@ def test_an_interrupted_evaluation_reports_what_there_is(tmp_path: Path) -> None
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while time.monotonic() < until and not (log.exists() and len(log.read_text().splitlines()) == 2):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
 
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=300) == 130
     assert statuses(tmp_path) == {"a": "pass"}
 
 
@@ -304,7 +304,7 @@ def test_a_benchmark_given_to_another_command_names_the_one_that_is_meant(tmp_pa
     ended = whet(tmp_path, "run", "b.json")
 
     assert ended.returncode == 2
-    assert "whet eval --benchmark b.json" in ended.stderr
+    assert "whet eval SKILL --benchmark b.json" in ended.stderr
 
 
 def test_an_evaluation_is_not_gone_on_with_by_another_command(tmp_path: Path) -> None:

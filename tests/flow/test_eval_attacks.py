@@ -134,7 +134,7 @@ class Unruly(BaseHTTPRequestHandler):
 @contextmanager
 def unruly() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Unruly)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from evaluating import PROGRAM, reports, skill, statuses, task, tasks, whet
 
-from whet.grade.judge_questions import TOOL
-from whet.testing.scripted_model import ScriptedModel
+from whet.grade.judge.questions import TOOL
+from whet.testing.scripted_model.server import ScriptedModel
 
 
 def three(folder: Path) -> str:
@@ -144,11 +144,28 @@ def test_a_place_that_can_hold_no_report_is_told_before_anything_is_called(tmp_p
     skill(tmp_path, env={"LOG": str(log)})
     (tmp_path / "taken").write_text("")
 
-    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", three(tmp_path), "--output-dir", "taken/reports")
+    ended = whet(tmp_path, "eval", "--skills", "skills", "--tasks", three(tmp_path), "--reports-dir", "taken/reports")
 
     assert ended.returncode == 2
     assert "reports cannot be written to taken/reports" in ended.stderr
     assert not log.exists()
+
+
+@pytest.mark.parametrize(("more", "reported"), [((), "runs"), (("--reports-dir", "other"), "other")])
+def test_the_output_dir_has_the_run_and_unless_told_otherwise_the_reports(
+    tmp_path: Path, more: tuple[str, ...], reported: str
+) -> None:
+    skill(tmp_path)
+
+    ended = whet(
+        tmp_path, "eval", "--skills", "skills", "--tasks", three(tmp_path), "--output-dir", "runs", "--case=good", *more
+    )
+    longer = whet(tmp_path, "eval", "--resume", "latest", "--add-trials", "1", "--output-dir", "runs", *more)
+
+    assert (ended.returncode, longer.returncode) == (0, 0), ended.stderr + longer.stderr
+    assert not (tmp_path / ".whet").exists()
+    assert sorted(path.parent.name for path in tmp_path.glob("*/*.json")) == [reported]
+    assert len(list((tmp_path / "runs").glob("*/results.json"))) == 2  # also as latest
 
 
 def judged(number: int) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 from project import EVENTS, SHELL, Outcome, Project
 
-from whet.grade.judge_questions import TOOL
-from whet.testing.scripted_model import ScriptedModel
+from whet.grade.judge.questions import TOOL
+from whet.testing.scripted_model.server import ScriptedModel
 
 SKILL = "---\nname: deploy\ndescription: Ships the site.\n---\n\nRun ship.sh.\n"
 # A program that is started as Claude Code is, and uses what lies in its home: it says which skills it finds there.
@@ -241,7 +241,7 @@ def test_the_items_of_a_rubric_count_by_their_weight_and_a_required_one_alone_ca
     values = {case: done.trial(case)["grades"][0]["value"] for case in ("c1", "c2", "c3")}
     assert values == {"c1": 0.75, "c2": 0.75, "c3": pytest.approx(0.825)}
     assert done.statuses == {"c1": "passed", "c2": "failed", "c3": "passed"}, done.stdout
-    assert "required and missing: It is short." in done.message("c2")
+    assert '"It is short." is required and missing' in done.message("c2")
 
 
 def test_the_judge_of_a_rubric_is_shown_what_the_agent_changed_in_its_files(skilled: Project) -> None:
@@ -319,8 +319,9 @@ def test_a_judge_that_cannot_be_reached_makes_a_case_errored(skilled: Project) -
     ("case", "settings", "message"),
     [
         (exact("echo a", "a"), "", "no runners are configured"),
-        (rubric("echo a", "It is true."), SHELL, "there is no key for it"),
-        (trigger("deploy"), "", "there is no key for it"),
+        (rubric("echo a", "It is true."), SHELL, "the judge has no model"),
+        (rubric("echo a", "It is true."), f'{SHELL}[judge]\nmodel = "gpt-5.5"\n', "there is no key for it"),
+        (trigger("deploy"), "", "the judge has no model"),
     ],
 )
 def test_what_nobody_could_decide_is_told_before_anything_starts(
@@ -803,7 +804,7 @@ def test_skills_of_a_runner_are_there_for_a_command(skilled: Project) -> None:
 
 
 FOREIGN = """
-from whet.agents.agent import AgentCommand, AgentDefaults, environment
+from whet.agents.contract import AgentCommand, AgentDefaults, environment
 class Parrot(AgentDefaults):
     def command(self, task):
         return AgentCommand(argv=("sh",), env=environment(task), stdin=task.prompt.encode(), output="text")
@@ -861,8 +862,8 @@ def test_the_rate_without_the_skill_counts_what_really_passed(skilled: Project) 
     rates = {arm: (each["rate"]["passed"], each["rate"]["total"]) for (_, arm), each in by_arm(done).items()}
     assert rates == {"skill": (3, 3), "no_skill": (0, 3)}
     # What is of the baseline is as expected where it failed, and has not passed.
-    assert re.search(r"^    case +status +passed  +mean time", done.stdout, re.MULTILINE)
-    assert re.search(r"✓ c1 / no_skill +expected-failed +0/3", done.stdout)
+    assert re.search(r"^    c1 +0/3 +3/3 +\+100 ", done.stdout, re.MULTILINE)
+    assert re.search(r"✗ c1 / no_skill .*expected-failed", done.stdout)
     assert "6 of 6 trials as expected" in done.stdout
     assert 'name="as expected" value="6 of 6"' in (skilled.root / "j.xml").read_text()
 
@@ -884,6 +885,6 @@ def test_a_rate_is_the_share_that_passes_and_a_score_is_the_mean(skilled: Projec
     )
 
     assert (rate.code, score.code, both.code) == (1, 0, 1)
-    assert "only on sh: 0 % of trials pass (0 % to " in rate.stdout
+    assert "only on sh: 0 % of trials pass (0 to " in rate.stdout
     assert "only on sh: the mean score is 0.75 (0." in score.stdout
     assert both.stdout.count("only on sh: ") == 2

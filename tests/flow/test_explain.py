@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import SHELL, Outcome, Project, forget_hashes, wait_for
+from project import SHELL, Outcome, Project, seal_again, wait_for
 
 STAND_IN = """#!/usr/bin/env python3
 import json, os, sys, time
@@ -114,6 +114,46 @@ def test_a_run_that_left_questions_says_what_to_type_to_ask_them(asking: Project
     typed = shlex.split(line.split("to ask")[1])
     assert typed[:2] == ["whet", "explain"]
     assert asking.whet(*typed[1:]).code == 0
+
+
+def test_explain_alone_lists_what_failed_and_says_what_to_type_to_ask(asking: Project) -> None:
+    asking.run()
+
+    listed = asking.whet("explain")
+
+    assert listed.code == 0
+    lines = listed.stdout.splitlines()
+    assert lines[0].endswith(": 1 of 1 trial failed")
+    assert "suite::a@" in lines[1]
+    assert '"yes"' in lines[2]
+    typed = shlex.split(lines[3].partition("session: ")[2])
+    assert asking.whet(*typed[1:]).code == 0
+
+
+def test_explain_alone_does_not_offer_to_ask_an_agent_that_kept_no_session(project: Project) -> None:
+    project.settings(SHELL)
+    project.suite("suite = [Case(id='a', prompt='true', check=no)]")
+    project.run()
+
+    lines = project.whet("explain").stdout.splitlines()
+
+    assert lines[2] == "    it is not so"
+    assert "cannot be asked" in lines[3]
+
+
+def test_a_question_needs_the_trial_that_it_is_for(asking: Project) -> None:
+    asking.run()
+
+    refused = asking.whet("explain", "--ask", "Why?")
+
+    assert (refused.code, refused.stderr.splitlines()[0]) == (2, "error[usage]: which trial?")
+
+
+def test_json_is_for_the_list_of_failures(asking: Project) -> None:
+    refused = asking.whet("explain", "latest", "--json")
+
+    assert refused.code == 2
+    assert "--json is for the list of failures" in refused.stderr
 
 
 def test_a_run_whose_agent_cannot_be_asked_or_left_no_question_does_not_speak_of_it(asking: Project) -> None:
@@ -463,22 +503,23 @@ def test_a_place_that_is_taken_is_left_alone(asking: Project) -> None:
 @pytest.mark.parametrize("name", ["explain.json", "explanations.json", "state.json"])
 def test_a_file_of_the_record_that_was_spoiled_is_named(asking: Project, name: str) -> None:
     ran = asking.run()
-    forget_hashes(ran.folder)
-    ran.artifact("a", name).write_text('{"questions": 3}')
+    attempt = ran.artifact("a", "")
+    (attempt / name).write_text('{"questions": 3}')
+    seal_again(ran.folder)
 
-    assert str(ran.artifact("a", "")) in refused(explain(asking))
+    assert str(attempt) in refused(explain(asking))
 
 
 @pytest.mark.parametrize("part", ["home", "temporary", "workspace"])
 @pytest.mark.parametrize("place", ["{outside}/made", "{scratch}/../made", "{scratch}/..", "made"])
 def test_a_record_that_names_a_folder_of_its_own_choice_is_refused(asking: Project, part: str, place: str) -> None:
     ran = asking.run()
-    forget_hashes(ran.folder)
     file = ran.artifact("a", "state.json")
     state = json.loads(file.read_bytes())
     scratch = Path(state["home"]).parent
     named = place.format(outside=asking.outside, scratch=scratch)
     file.write_text(json.dumps({**state, part: named}))
+    seal_again(ran.folder)
     begun = starts(asking)
 
     said = refused(explain(asking))
@@ -491,9 +532,9 @@ def test_a_record_that_names_a_folder_of_its_own_choice_is_refused(asking: Proje
 
 def test_a_session_id_that_would_be_an_option_of_the_program_is_refused(asking: Project) -> None:
     ran = asking.run()
-    forget_hashes(ran.folder)
     file = ran.artifact("a", "state.json")
     file.write_text(json.dumps({**json.loads(file.read_bytes()), "session_id": "--settings=x"}))
+    seal_again(ran.folder)
 
     assert "--settings=x is not the id of a session" in refused(explain(asking))
 
@@ -513,8 +554,8 @@ def test_what_a_link_in_a_foreign_record_leads_to_is_not_removed(asking: Project
 
 def test_a_state_that_was_lost_cannot_be_resumed_and_is_no_failure_to_answer(asking: Project) -> None:
     ran = asking.run()
-    forget_hashes(ran.folder)
     shutil.rmtree(ran.artifact("a", "state"))
+    seal_again(ran.folder)
 
     outcome = explain(asking, "--ask", "Why?")
 

@@ -10,14 +10,14 @@ import sys
 import pytest
 from project import PATIENCE_S, SHELL, Outcome, Project
 
-from whet.grade.judge_questions import TOOL
-from whet.testing.scripted_model import ScriptedModel
+from whet.grade.judge.questions import TOOL
+from whet.testing.scripted_model.server import ScriptedModel
 
 # A format, so that a suite can name graders that ours never name: a line is "id|prompt|grader|wanted".
 MODULE = """
 import json, os, time
 from whet.errors import GraderError
-from whet.grade.grader import Grader, WorkerGrader
+from whet.grade.contract import Grader, WorkerGrader
 from whet.model.grade import FailureClass, Grade
 from whet.model.suite import Case, Check, Suite
 
@@ -60,6 +60,12 @@ class Quick(WorkerGrader):
         answer = await self.ask({"wanted": check.params["wanted"]}, dict, timeout_s=1, what="the quick grader")
         return Grade(check=check.label, value=1.0, passed=answer["elsewhere"])
 
+class Informing(Grader):
+    informs = True
+
+    async def grade(self, check, evidence):
+        raise GraderError("cannot decide on " + (evidence.workspace / "key").read_text())
+
 class Unfinished(Grader):
     pass
 
@@ -67,8 +73,8 @@ def stray(suite):
     return None
 """
 JUDGING = """
-from whet.grade.judge import JudgingGrader
-from whet.grade.judge_questions import Question
+from whet.grade.judge.judge import JudgingGrader
+from whet.grade.judge.questions import Question
 
 class Polite(JudgingGrader):
     @classmethod
@@ -85,6 +91,7 @@ lines = foreign:Lines
 [whet.graders]
 plain = foreign:Plain
 quick = foreign:Quick
+informing = foreign:Informing
 polite = foreign_judging:Polite
 unfinished = foreign:Unfinished
 stray = foreign:stray
@@ -117,10 +124,29 @@ def test_a_grader_with_nothing_but_grade_decides_and_its_classes_are_recorded(ex
     assert done.trial("c")["notes"] == ["the classes are on holiday"]
 
 
+def test_what_a_grader_says_of_an_agent_that_failed_is_masked_in_the_journal(extended: Project) -> None:
+    extended.settings(SHELL + 'env = { DEMO_API_KEY = "sk-whet-0123456789-abcdef" }\n')
+
+    done = run(extended, "a|echo $DEMO_API_KEY > key; exit 1|informing|x")
+
+    assert done.trial("a")["notes"] == ["the checks could not run for information: cannot decide on ***\n"]
+    assert "sk-whet-0123456789" not in (done.folder / "journal.jsonl").read_text()
+
+
 def test_of_two_installations_of_a_package_the_one_that_python_imports_counts(extended: Project) -> None:
     extended.write("older/foreign-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: foreign\nVersion: 0\n")
     extended.write("older/foreign-0.dist-info/entry_points.txt", "[whet.graders]\nplain = gone_since:Plain\n")
     extended.env["PYTHONPATH"] += f":{extended.root / 'older'}"
+
+    done = run(extended, "a|echo yes|plain|yes")
+
+    assert done.statuses == {"a": "passed"}, done.stderr
+
+
+def test_a_package_does_not_replace_an_extension_of_whet(extended: Project) -> None:
+    # By its name, the package comes after whet in any listing.
+    extended.write("lib/zebra-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: zebra\nVersion: 1\n")
+    extended.write("lib/zebra-1.dist-info/entry_points.txt", "[whet.agents]\ncommand = gone_since:Agent\n")
 
     done = run(extended, "a|echo yes|plain|yes")
 
@@ -162,7 +188,7 @@ def test_a_grader_that_needs_a_judge_does_not_start_without_a_key(extended: Proj
     unjudged = extended.whet("run", "suite.lines", "--dry-run")
 
     assert refused.code == 2
-    assert "there is no key for it: set EVAL_SKILLS_LLM_KEY or OPENAI_API_KEY (for a)" in refused.stderr
+    assert 'the judge has no model (for the case "a")' in refused.stderr
     assert unjudged.code == 0, unjudged.stderr
 
 
@@ -170,7 +196,7 @@ def test_a_grader_that_needs_a_judge_does_not_start_without_a_key(extended: Proj
     ("name", "message"),
     [
         ("unfinished", 'error[plugin]: grader "unfinished" (foreign:Unfinished) does not define grade\n'),
-        ("stray", 'error[plugin]: grader "stray" is not a class that derives from whet.grade.grader.Grader\n'),
+        ("stray", 'error[plugin]: grader "stray" is not a class that derives from whet.grade.contract.Grader\n'),
         ("plian", 'error[name]: no grader is called "plian"\n  did you mean "plain"?\n'),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from project import SHELL, Project
 
 MODULE = """
-from whet.ground.local import LocalSandbox
+from whet.sandbox.local import LocalSandbox
 
 class Crate(LocalSandbox):
     name = "crate"
@@ -61,3 +61,26 @@ def test_a_sandbox_that_cannot_turn_the_network_off_refuses_a_runner_without_one
 
     assert done.code == 2
     assert "agent.network = false: the crate sandbox cannot turn the network off" in done.stderr
+
+
+BARE = """
+from whet.sandbox.local import LocalSandbox
+
+class Crate:
+    name = "crate"
+    availability = LocalSandbox.availability
+
+    def __init__(self):
+        inside = LocalSandbox()
+        self.run, self.open, self.close = inside.run, inside.open, inside.close
+"""
+
+
+def test_a_sandbox_with_nothing_but_the_methods_of_the_contract_gets_the_rest_by_default(extended: Project) -> None:
+    extended.write("lib/foreign_sandbox.py", BARE)
+    extended.settings(SHELL)
+    extended.sandbox = "crate"
+
+    done = extended.whet("run", "suite.py")
+
+    assert done.statuses == {"a": "passed"}, done.stderr

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from project import EVENTS, SHELL, Outcome, Project
 
-from whet.grade.judge_questions import TOOL
-from whet.testing.scripted_model import ScriptedModel
+from whet.grade.judge.questions import TOOL
+from whet.testing.scripted_model.server import ScriptedModel
 
 SKILL = "---\nname: deploy\ndescription: Ships the site.\n---\n\nRun ship.sh.\n"
 SUITE = "deploy/evals/evals.json"
@@ -181,6 +181,19 @@ def test_a_judge_whose_program_is_missing_is_a_matter_of_this_machine(skilled: P
     assert done.trials[0]["failure"]["cause"] == "infrastructure"
 
 
+def test_validate_says_once_that_several_suites_have_no_judge(skilled: Project) -> None:
+    skilled.settings(SHELL)
+    for folder in ("one", "two"):
+        skilled.write(f"{folder}/SKILL.md", f"---\nname: {folder}\ndescription: d\n---\n")
+        skilled.write(f"{folder}/evals/evals.json", '{"query": "p", "expected_behavior": ["x"]}')
+
+    validated = skilled.whet("validate", "one", "two")
+
+    assert validated.code == 0
+    assert validated.stderr.count("and there is none") == 1
+    assert "cases of this and 1 more suite cannot be graded without a judge" in validated.stderr
+
+
 def test_without_a_judge_validate_warns_and_run_refuses_before_anything_starts(skilled: Project) -> None:
     skilled.settings(SHELL)
     evals(skilled, {"prompt": "touch {outside}/started", "expectations": ["x"]})
@@ -188,8 +201,10 @@ def test_without_a_judge_validate_warns_and_run_refuses_before_anything_starts(s
     validated, done = skilled.whet("validate", SUITE), run(skilled)
 
     assert (validated.code, done.code) == (0, 2)
-    assert "a judge decides about 1, and there is none" in validated.stderr
-    assert "there is no key for it" in done.stderr
+    assert 'the case "1" cannot be graded without a judge, and there is none' in validated.stderr
+    assert 'or check without one: {"type": "contains"' in validated.stderr
+    assert 'the judge has no model (for the case "1")' in done.stderr
+    assert 'runner = "sh"' in done.stderr
     assert not (skilled.outside / "started").exists()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from project import Outcome, Project
 
-from whet.testing.scripted_model import ScriptedModel
+from whet.testing.scripted_model.server import ScriptedModel
 
 KEY = "sk-secret-0123456789abcdef"
 # The prompt is Python, with `ask` to ask the model.
@@ -94,7 +94,7 @@ def test_with_the_model_alone_nothing_else_answers_but_what_is_allowed(project: 
     project.sandbox = "bubblewrap"
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), Page) for _ in range(2)]
     for each in servers:
-        threading.Thread(target=each.serve_forever, daemon=True).start()
+        threading.Thread(target=each.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     allowed, other = (each.server_address[1] for each in servers)
     prompt = f"""
         def through(target):
@@ -170,16 +170,16 @@ def test_a_second_recording_replaces_the_first(project: Project) -> None:
     prompt = 'print(ask("one")); print(ask("two"))'
     steps = [[{"say": f"{word} {number}"} for number in (1, 2)] for word in ("old", "new")]
     played(project, steps[0], prompt, "--record-to", "tapes")
-    (tape,) = (project.root / "tapes").rglob("*.jsonl")
-    later = tape.with_name("2.jsonl")
-    later.write_bytes(tape.read_bytes())
+    (cassette,) = (project.root / "tapes").rglob("*.jsonl")
+    later = cassette.with_name("2.jsonl")
+    later.write_bytes(cassette.read_bytes())
 
     recorded, _ = played(project, steps[1], prompt, "--record-to", "tapes")
     again, _ = played(project, [], prompt, "--cassette", "tapes")
 
     assert recorded.code == 0, recorded.stderr
     assert again.session("a")["final_output"].split("\n") == ["new 1", "new 2"]
-    assert len(tape.read_text().splitlines()) == 3
+    assert len(cassette.read_text().splitlines()) == 3
     assert not later.exists()
 
 
@@ -295,7 +295,7 @@ def test_trials_at_the_same_time_ask_their_provider_one_after_the_other_if_that_
     project.suite("suite = [Case(id='a', prompt='for n in range(5): print(ask(str(n)))', check=ok)]\n")
     project.settings(RUNNER + "[gateway]\nmax_requests = 1\n[run]\nmax_parallel = 4\n")
     with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         environ = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_address[1]}", "ANTHROPIC_API_KEY": KEY}
         outcome = project.run("--trials", "4", env=environ)
         server.shutdown()
@@ -331,13 +331,22 @@ way = socket.create_connection((host, int(port)))
 def head(length):
     return f"POST /{path}/v1/messages HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: {length}\\r\\n\\r\\n".encode()
 body = json.dumps({"model": "claude-sonnet-4-5", "messages": []}).encode()
+stream = json.dumps({"model": "claude-sonnet-4-5", "messages": [], "stream": True}).encode()
 """
 
 
 class Impatient(BaseHTTPRequestHandler):
-    """A provider that answers nothing, and hangs up on a request that does not come."""
+    """A provider that lists its models and answers nothing else, and hangs up on a request that does not come."""
 
     timeout = 1.0
+    lists_models = True
+
+    def do_GET(self) -> None:
+        """List no models, or say nothing."""
+        if not self.lists_models:
+            time.sleep(30)
+        self.send_response(200)
+        self.end_headers()
 
     def do_POST(self) -> None:
         """Read, and say nothing."""
@@ -346,6 +355,32 @@ class Impatient(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Say nothing."""
+
+
+class Dead(Impatient):
+    """A provider that takes connections and says nothing."""
+
+    lists_models = False
+
+
+def judged(project: Project, does: str, provider_class: type[Impatient]) -> tuple[str, str]:
+    """The status and the code of a trial whose agent does this with a provider that answers no request for a model."""
+    project.write("agent.py", AGENT)
+    project.suite(f"suite = [Case(id='a', prompt={BEGIN + does!r}, check=lambda report, ctx: None)]\n")
+    project.settings(RUNNER + "[defaults]\nmodel_silence_ms = 500\ntimeout_ms = 6000\n")
+    provider = ThreadingHTTPServer(("127.0.0.1", 0), provider_class)
+    provider.daemon_threads = True
+    threading.Thread(target=provider.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        environ = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{provider.server_port}", "ANTHROPIC_API_KEY": KEY}
+        trial = project.run(env=environ).trial("a")
+    finally:
+        provider.shutdown()
+        provider.server_close()
+    return trial["status"], trial["failure"]["code"]
+
+
+STREAM = "way.sendall(head(len(stream)) + stream); "
 
 
 @pytest.mark.parametrize(
@@ -358,25 +393,19 @@ class Impatient(BaseHTTPRequestHandler):
             "way.sendall(head(len(body)) + body[:9]); time.sleep(2); way.sendall(body[9:]); time.sleep(1); sys.exit(1)",
             "agent-crashed",
         ),
+        # A model that thinks for long sends nothing for long.
+        (STREAM + "time.sleep(2); way.close(); sys.exit(1)", "agent-crashed"),
+        (STREAM + "time.sleep(60)", "timeout"),
     ],
-    ids=["half a request", "hangs up", "waits", "hung up on"],
+    ids=["half a request", "hangs up", "waits", "hung up on", "hangs up on a stream", "waits for a stream"],
 )
 def test_no_request_that_takes_long_makes_a_failed_trial_errored(project: Project, does: str, code: str) -> None:
-    project.write("agent.py", AGENT)
-    project.suite(f"suite = [Case(id='a', prompt={BEGIN + does!r}, check=lambda report, ctx: None)]\n")
-    project.settings(RUNNER + "[defaults]\nmodel_silence_ms = 500\ntimeout_ms = 6000\n")
-    provider = ThreadingHTTPServer(("127.0.0.1", 0), Impatient)
-    provider.daemon_threads = True
-    threading.Thread(target=provider.serve_forever, daemon=True).start()
-    try:
-        environ = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{provider.server_port}", "ANTHROPIC_API_KEY": KEY}
-        outcome = project.run(env=environ)
-    finally:
-        provider.shutdown()
-        provider.server_close()
+    assert judged(project, does, Impatient) == ("failed", code)
 
-    trial = outcome.trial("a")
-    assert (trial["status"], trial["failure"]["code"]) == ("failed", code), outcome.stdout
+
+@pytest.mark.parametrize("does", ["time.sleep(2); way.close(); sys.exit(1)", "time.sleep(60)"])
+def test_a_stream_of_a_provider_that_does_not_answer_whet_either_is_an_outage(project: Project, does: str) -> None:
+    assert judged(project, STREAM + does, Dead) == ("errored", "provider")
 
 
 @pytest.mark.parametrize("lent", [True, False], ids=["named", "not named"])

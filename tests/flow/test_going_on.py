@@ -14,9 +14,10 @@ import pytest
 from benching import case, write
 from project import EVENTS, SHELL, Outcome, Project, wait_for
 
-from whet.cli.callables import _NOT_RECORDED, eval_command
-from whet.cli.common import _SELECTING, _chosen
-from whet.cli.running import bench_command, run_command
+from whet.cli.callable import NOT_RECORDED, eval_command
+from whet.cli.common import SELECTING
+from whet.cli.grammar.options import select_words
+from whet.cli.run import bench_command, run_command
 
 
 def printed(ended: Outcome, option: str) -> list[str]:
@@ -105,7 +106,7 @@ def test_what_is_made_of_an_evaluation_is_told_to_its_resume_again(project: Proj
     del project
     words = ["--skills", "a", "b", "--runs=2", "--format", "json", "--min-completion=0.5", "--k", "2", "--verbose"]
 
-    kept = list(_chosen(words, eval_command, lambda name: name in _NOT_RECORDED, others=False))
+    kept = list(select_words(words, eval_command, lambda name: name in NOT_RECORDED, with_arguments=False))
 
     assert kept == ["--format", "json", "--min-completion=0.5", "--k", "2", "--verbose"]
 
@@ -114,7 +115,7 @@ def test_what_is_made_of_an_evaluation_is_told_to_its_resume_again(project: Proj
 def test_every_option_that_is_taken_away_is_one_of_some_command(command: click.Command) -> None:
     words = ["suite", "--last-failed", "--case", "x", "--case=y", "--", "--case"]
 
-    kept = list(_chosen(words, command, lambda name: name not in _SELECTING, others=True))
+    kept = list(select_words(words, command, lambda name: name not in SELECTING, with_arguments=True))
 
     assert kept == ["suite", "--", "--case"]
 

@@ -169,6 +169,44 @@ def test_a_declaration_of_the_suite_itself_or_of_nothing_is_refused(project: Pro
     assert "check_files: must be a list of strings" in done.stderr
 
 
+def test_a_declaration_that_leads_to_the_suite_by_a_link_is_refused(project: Project) -> None:
+    project.settings(OFFLINE.format(network='"full"'))
+    for name, target in (("here", "."), ("self", "suite.py"), ("far", project.root.parent), ("gone", "nowhere")):
+        (project.root / name).symlink_to(target)
+    project.suite("""
+        check_files = ["here", "self", "far", "gone", "same"]
+        suite = [Case(id="a", prompt="pass", check=ok)]
+    """)
+    (project.root / "same").hardlink_to(project.root / "suite.py")
+
+    done = project.run("--runner", "py")
+
+    assert done.code == 2
+    for index, name in enumerate(("here", "self", "far")):
+        assert f"check_files[{index}]: {name} holds suite.py, which no command of a check may read" in done.stderr
+    assert "gone does not exist" in done.stderr
+    assert "check_files[4]: same holds suite.py" in done.stderr
+
+
+@pytest.mark.bubblewrap
+def test_a_link_below_what_is_declared_leads_nowhere(project: Project) -> None:
+    settle(project)
+    project.write("tools/notes.txt", "notes")
+    (project.root / "tools/all").symlink_to(project.root)
+    project.suite(f"""
+        check_files = ["tools"]
+        def spies(ctx):
+            ran = ctx.run('python3 spy.py "$WHET_SUITE_DIR"/tools/notes.txt "$WHET_SUITE_DIR"/tools/all/suit""e.py')
+            assert ran.stdout.startswith("READ notes") and "closed" in ran.stdout, ran.stdout + ran.stderr
+            assert ran.stdout.count("READ") == 1, ran.stdout
+        suite = [Case(id="a", prompt={leaves("spy.py", SPY)!r}, check=spies)]
+    """)
+
+    done = project.run("--runner", "py")
+
+    assert done.code == 0, done.message("a")
+
+
 @pytest.mark.bubblewrap
 def test_a_command_of_a_bench_suite_sees_what_is_declared_and_not_the_suite(bench: Project) -> None:
     bench.sandbox = "bubblewrap"

@@ -11,7 +11,7 @@ from typing import Any
 
 from project import SHELL, Project
 
-from whet.report.view_source import Runs
+from whet.view.addresses import Runs
 
 SUITE = """
     suite = [Case(id=name, prompt="{command}", check=lambda report, ctx: expect.output.includes(report, "yes")) for name in ("a", "b")]
@@ -131,9 +131,11 @@ def test_two_runs_show_how_their_skills_and_prompts_differ(project: Project) -> 
 
     found = document(project, f"compare/{before}/{after}")
 
-    assert "+Be brief." in found["skill_diff"]
-    assert " Be nice." in found["skill_diff"]
-    assert "-echo yes\n+echo no" in found["prompt_diff"]
+    diffs = {each["name"]: each["diff"] for each in found["differences"]}
+    assert "+Be brief." in diffs["SKILL.md"]
+    assert " Be nice." in diffs["SKILL.md"]
+    assert "-echo yes\n+echo no" in diffs["prompt of a"]
+    assert found["differs"].startswith("SKILL.md +1 -0 (new), suite.py +1 -1, prompt of a +1 -1")
     assert found["newly_failing"] == ["a", "b"]
     assert any("suite has changed" in note for note in found["notes"])
     assert (
@@ -142,18 +144,39 @@ def test_two_runs_show_how_their_skills_and_prompts_differ(project: Project) -> 
     )
 
 
-def test_the_kept_skill_is_part_of_the_record(project: Project) -> None:
+def test_arms_are_compared_with_what_differs_between_them_and_no_secret_is_kept(project: Project) -> None:
+    project.env["SERVICE_TOKEN"] = "hunter2hunter2"
+    project.settings(SHELL)
+    for version, rule in (("v1", "Be nice."), ("v2", "Be brief.\nUse hunter2hunter2.")):
+        project.write(f"{version}/SKILL.md", f"---\nname: greet\ndescription: Greets.\n---\n{rule}\n")
+    name = run(project, "echo yes", "--arm", "v1=skill:v1", "--arm", "v2=skill:v2,env:LEVEL=3,env:A_TOKEN=correcthorse")
+
+    told = project.whet("compare", "latest").stdout
+    as_json = json.loads(project.whet("compare", "latest", "--json").stdout)
+
+    assert "  differs in  SKILL.md +2 -1, env LEVEL added, env A_TOKEN added\n" in told
+    assert "+Be brief." in as_json["differences"][0]["diff"]
+    assert (
+        document(project, f"runs/{name}")["differences"][0]["differs"]
+        == "SKILL.md +2 -1, env LEVEL added, env A_TOKEN added"
+    )
+    kept = Path(project.output_dir / "latest" / "contents.json").read_text()
+    assert "hunter2" not in kept
+    assert "correcthorse" not in kept
+
+
+def test_the_kept_texts_are_part_of_the_record(project: Project) -> None:
     project.settings(SHELL)
     project.write("greet/SKILL.md", "---\nname: greet\ndescription: Greets.\n---\nBe nice.\n")
     run(project, "echo yes", "--skill", "greet", "--arm", "none=skill:none", "--arm", "new=skill:greet")
-    kept = Path(project.output_dir / "latest" / "skills.json")
+    kept = Path(project.output_dir / "latest" / "contents.json")
     whole = project.whet("verify", "latest")
 
     kept.write_text(kept.read_text().replace("nice", "rude"))
     changed = project.whet("verify", "latest")
 
     assert (whole.code, changed.code) == (0, 1)
-    assert "skills.json: has changed since the run began" in changed.stdout
+    assert "contents.json: has changed since the run began" in changed.stdout
 
 
 def test_a_batch_is_one_page_with_all_its_runs(project: Project) -> None:
@@ -222,9 +245,9 @@ def test_a_point_says_of_which_arm_and_of_how_many_cases_its_rate_is(project: Pr
         (["new"], 3, 3),
         (["new"], 2, 3),
     ]
-    assert re.match(r"  run +arm +cases +rate ", told[1])
-    assert re.match(r"  \S+ +new +3 +33", told[2]), told[2]
-    assert re.match(r"  \S+ +new +2 of 3 +0 %", told[3]), told[3]
+    assert re.match(r"  # +run +arm +cases +rate ", told[1])
+    assert re.match(r"  1  \S+ +new +3 +33", told[2]), told[2]
+    assert re.match(r"  2  \S+ +new +2 of 3 +0 %", told[3]), told[3]
     assert f"learned from {whole}\n" in planned.stdout
     assert "in which 2 of them ran" in from_part.stdout
 

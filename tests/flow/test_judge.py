@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from whet.errors import JudgeFailed, UsageError
-from whet.grade.judge import LlmJudge, Spent
-from whet.grade.judge_client import JudgeSettings, judge_settings
-from whet.grade.judge_questions import TOOL, Question, flags_of, read_text
+from whet.grade.judge.judge import JudgeUsage, LlmJudge
+from whet.grade.judge.questions import TOOL, Question, flags_of, read_text
+from whet.grade.judge_settings import JudgeSettings, judge_settings, with_usual_model
 from whet.model.grade import Grade
-from whet.plan.settings import load_settings
-from whet.testing.scripted_model import ScriptedModel
+from whet.plan.settings.load import load_settings
+from whet.testing.scripted_model.server import ScriptedModel
 
 KEYS = {"EVAL_SKILLS_LLM_KEY": "test-key"}
 
@@ -37,8 +37,8 @@ def settings(server: ScriptedModel, **changes: Any) -> JudgeSettings:
 
 def judge(
     asked: JudgeSettings, *answers: str, threshold: float = 0.5, keys: dict[str, str] | None = None
-) -> tuple[list[Grade], Spent]:
-    async def work() -> tuple[list[Grade], Spent]:
+) -> tuple[list[Grade], JudgeUsage]:
+    async def work() -> tuple[list[Grade], JudgeUsage]:
         made = LlmJudge(asked, KEYS if keys is None else keys)
         try:
             return [await made.grade(question(answer), threshold=threshold) for answer in answers], made.spent
@@ -122,14 +122,25 @@ def test_the_table_of_the_settings_says_who_judges(tmp_path: Path) -> None:
     assert (found.temperature, found.timeout_s, found.cache_dir) == (None, 1.5, tmp_path / "verdicts")
 
 
-def test_without_a_table_the_defaults_judge(tmp_path: Path) -> None:
-    found = judge_settings({"cache_dir": tmp_path})
+@pytest.mark.parametrize(
+    ("table", "key", "model"),
+    [
+        ({}, "EVAL_SKILLS_LLM_KEY", "gpt-4o"),
+        ({"model": "m"}, "EVAL_SKILLS_LLM_KEY", "m"),
+        ({"key_variable": "EVAL_SKILLS_LLM_KEY"}, "EVAL_SKILLS_LLM_KEY", "gpt-4o"),
+        ({}, "OPENAI_API_KEY", None),
+        ({"provider": "anthropic"}, "EVAL_SKILLS_LLM_KEY", None),
+        ({"provider": "anthropic"}, "ANTHROPIC_API_KEY", None),
+    ],
+)
+def test_only_the_key_of_benchmarks_has_a_usual_model(table: dict[str, Any], key: str, model: str | None) -> None:
+    found = with_usual_model(judge_settings(table), {key: "key"})
 
-    assert (found.address, found.model_name) == ("https://api.openai.com/v1/chat/completions", "gpt-4o")
-    assert (found.votes, found.temperature, found.cache_dir) == (1, 0, tmp_path)
+    assert found.model == model
+    assert (found.votes, found.temperature) == (1, 0)
 
 
-def test_a_provider_without_a_usual_model_wants_one_named() -> None:
+def test_a_judge_without_a_model_wants_one_named() -> None:
     with pytest.raises(UsageError, match="has no model"):
         LlmJudge(JudgeSettings(provider="anthropic"), KEYS)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 from pathlib import Path
@@ -54,6 +55,30 @@ def test_a_file_that_had_to_be_opened_for_masking_keeps_its_mode_and_is_its_owne
     file.chmod(0o600)
     assert file.read_text() == "k ***\n"
     assert not [note for note in done.trial("a")["notes"] if "not kept" in note]
+
+
+POWERFUL = """
+import os, shutil, struct, sys
+for name in ("mode", "capable"):
+    shutil.copy("/bin/sh", name)
+os.chmod("mode", 0o6755)
+os.setxattr("capable", "security.capability", struct.pack("<5I", 0x02000001, 1 << 7, 0, 0, 0))
+sys.exit(1)
+"""
+
+
+@pytest.mark.root
+def test_no_program_that_is_kept_may_do_more_than_who_starts_it(project: Project) -> None:
+    project.write("agent.py", POWERFUL)
+    project.settings("[runners.py.agent]\ntype = 'command'\ncommand = 'python3'\nargs = ['./agent.py']\n")
+    project.suite('suite = [Case(id="a", prompt="x", check=ok)]')
+
+    done = project.run()
+
+    assert done.codes == {"a": "agent-crashed"}, done.message("a")
+    assert "Error" not in done.message("a")
+    assert stat.S_IMODE((kept(done) / "mode").stat().st_mode) == 0o755
+    assert "security.capability" not in os.listxattr(kept(done) / "capable")
 
 
 def test_a_file_that_cannot_be_masked_is_not_kept_and_the_record_says_so(boxed: Project) -> None:

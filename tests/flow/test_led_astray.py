@@ -339,7 +339,7 @@ def test_losing_the_parent_of_the_workers_is_told_as_what_it_is(project: Project
         def spoil(report, ctx): os.environ["SPOILT"] = "so that b needs another worker"
         suite = [Case(id="a", prompt="{wait}", check=spoil), Case(id="b", prompt="true", check=ok)]
     """)
-    process = project.start("suite.py", "--schedule", "serial")
+    process = project.start("suite.py", "--schedule", "serial", cold=True)
     wait_for(project.outside / "begun")
 
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from project import SHELL, Outcome, Project, wait_for
 
-from whet.model import wire
+from whet.model import codec
 from whet.model.run import TrialResult
-from whet.record.chain import read_result
-from whet.record.journal import Journal
+from whet.record.journal.chain import read_result
+from whet.record.journal.journal import Journal
 
 # One fails and leaves its workspace.
 SUITE = """
@@ -126,7 +126,7 @@ def test_in_a_folder_runs_that_are_no_shards_are_passed_over(five: Project):
 
     assert (ordinary.code, "there is no shard in" in ordinary.stderr) == (2, True), ordinary.stderr
     assert (done.code, len(done.asked["merged"])) == (1, 2), done.stderr
-    assert "not a shard, so passed over: 2 runs\n" in done.stderr
+    assert "not a shard, so skipped: 2 runs\n" in done.stderr
     assert (merged.code, "is merged already" in merged.stderr) == (2, True), merged.stderr
     assert (named.code, "is not a shard" in named.stderr) == (2, True), named.stderr
 
@@ -321,7 +321,7 @@ def _forged(five: Project, change: Any, files: dict[str, str]) -> Outcome:
     shutil.rmtree(second / "trials")
     journal = Journal(second / "journal.jsonl")
     for result in results:
-        journal.append(wire.decode(wire.encode(change(json.loads(wire.encode(result)))), TrialResult), files)
+        journal.append(codec.decode(codec.encode(change(json.loads(codec.encode(result)))), TrialResult), files)
     journal.close()
     return _merge(five, first, second, "--partial")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from project import EVENTS, Outcome, Project
 from test_eval_suites import judged_by, rubric, run, suite, verdict
 from test_users import SUITE as USERS
 from test_users import play, reply
 
-from whet.testing.scripted_model import ScriptedModel
+from whet.testing.scripted_model.server import ScriptedModel
 
 SPENDS = 'echo \'{"type":"usage","input_tokens":10,"output_tokens":1,"cost_usd":0.25}\'; '
 SAYS = 'echo \'{"type":"final_output","text":"\'%s\'"}\''
@@ -35,7 +36,7 @@ def costs(done: Outcome) -> dict[str, tuple[float | None, int]]:
 
 
 def test_what_the_judge_costs_is_told_beside_what_agents_cost_wherever_a_cost_is_told(project: Project) -> None:
-    reporters = ("--reporter", "terminal", "--reporter", "markdown=o.md")
+    reporters = ("--reporter", "terminal", "--reporter", "markdown=o.md", "--reporter", "plugin-eval=out")
     with ScriptedModel([DEAR] * 2) as model:
         done = played(project, model, "--trials", "2", *reporters)
     history = project.whet("history", "suite.json")
@@ -44,6 +45,10 @@ def test_what_the_judge_costs_is_told_beside_what_agents_cost_wherever_a_cost_is
     assert costs(done) == {"agents": (0.5, 0), "judge": (2 * JUDGE_USD, 0)}, done.stdout + done.stderr
     assert done.results["spending"]["cost_usd"] == 0.7
     assert [trial["attempts"][0]["judge_usage"]["cost_usd"] for trial in done.trials] == [JUDGE_USD] * 2
+    aggregate = json.loads((project.root / "out/aggregate-result.json").read_bytes())
+    bills = [(one["costUsd"], one["judgeCostUsd"]) for one in aggregate["cases"][0]["arms"]["with"]]
+    assert bills == [(pytest.approx(0.25 + JUDGE_USD), JUDGE_USD)] * 2
+    assert aggregate["costUsd"] == pytest.approx(0.7)
     assert "agents $0.500, judge $0.200" in done.stdout
     assert "agents $0.500, judge $0.200" in (project.root / "o.md").read_text()
     assert "$0.700 (agents $0.500, judge $0.200)" in history.stdout

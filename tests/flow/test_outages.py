@@ -61,6 +61,43 @@ def stopped(project: Project, records: list[dict[str, Any]], *, then: str = "exe
     return project.run()
 
 
+UNREACHABLE = "Reconnecting... 1/5 (stream disconnected before completion: error sending request for url)"
+CUT_OFF = {
+    "tells of it": [
+        {"type": "error", "message": UNREACHABLE},
+        {"type": "turn.failed", "error": {"message": UNREACHABLE}},
+    ],
+    "says nothing": [],
+}
+
+
+@pytest.mark.bubblewrap
+@pytest.mark.parametrize("says", CUT_OFF)
+@pytest.mark.parametrize("then", ["exit 1", "exec sleep 600"])
+def test_an_agent_without_a_network_is_told_how_to_reach_its_model(project: Project, says: str, then: str) -> None:
+    records = "".join(json.dumps(each) + "\n" for each in [{"type": "thread.started"}, *CUT_OFF[says]])
+    project.write("records", records)
+    project.write("mine", f"#!/bin/sh\ncat > /dev/null\ncat '{project.root}/records'\n{then}\n", mode=0o755)
+    project.settings(f"""
+        [defaults]
+        timeout_ms = 1500
+        [runners.r.agent]
+        type = "codex"
+        command = "./mine"
+        network = false
+        mounts = ["{project.root}"]
+    """)
+    project.suite("suite = [Case(id='a', prompt='Go.', check=ok)]\n")
+
+    outcome = project.run("--sandbox", "bubblewrap")
+
+    assert outcome.statuses == {"a": "errored"}
+    assert outcome.message("a").endswith(
+        'runner r has no network, and codex asks its model over one: network = "model" lets it reach its model '
+        "and nothing else"
+    )
+
+
 @pytest.mark.parametrize("outage", OUTAGES)
 def test_an_outage_at_the_time_limit_is_errored(project: Project, outage: str) -> None:
     outcome = stopped(project, OUTAGES[outage])

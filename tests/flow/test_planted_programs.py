@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from project import SHELL, Project
 
-from whet.grade import verifier
+from whet.grade.verifiers import _scripts as verifier
 
 PLANTED = "printf 'import os\\nos._exit(0)\\n' > {name}.py"
 CHECKS = """

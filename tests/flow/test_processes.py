@@ -52,7 +52,7 @@ while True: time.sleep(1)
 # Forks, leaves its session, forks again and executes without environment: by the time it writes, its agent has ended.
 LATE = """
 import os, time
-until = time.time() + 60
+until = time.time() + 300
 while not os.path.exists("beside") and time.time() < until: time.sleep(0.01)
 if os.fork() == 0:
     os.setsid()

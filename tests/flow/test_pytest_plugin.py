@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 from project import EVENTS, PATIENCE_S, SHELL, Project
 
 from whet import load_report
@@ -25,8 +25,7 @@ SUITE = """
 """
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How pytest ended, and what it printed."""
 
     code: int
@@ -42,11 +41,14 @@ class Ended:
         return dict(found)
 
 
-def _pytest(project: Project, *args: str) -> Ended:
+def _pytest(project: Project, *args: str, plugins: tuple[str, ...] = ("whet",)) -> Ended:
+    """Run pytest with these *plugins*, or with all that are installed: what they import is most of a short run."""
+    named = [word for plugin in plugins for word in ("-p", plugin)]
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--color=no", *args],
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--color=no", *named, *args],
         cwd=project.root,
-        env=project.environment({"COLUMNS": "200"}),
+        env=project.environment({"COLUMNS": "200", **(alone if plugins else {"PYTEST_ADDOPTS": "-p no:randomly"})}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -68,7 +70,8 @@ def suite(project: Project) -> Project:
 
 
 def test_cases_are_tests_with_their_ids_and_run_together(suite: Project) -> None:
-    done = _pytest(suite, "suite.py")
+    # As it is found where whet is installed.
+    done = _pytest(suite, "suite.py", plugins=())
 
     assert done.code == 1, done.text
     assert done.outcomes == {
@@ -241,7 +244,7 @@ def test_an_id_with_a_comma_is_one_id(project: Project) -> None:
 
 
 def test_workers_of_xdist_share_the_cases(suite: Project) -> None:
-    done = _pytest(suite, "suite.py", "-n", "2")
+    done = _pytest(suite, "suite.py", "-n", "2", plugins=("whet", "xdist"))
 
     assert done.code == 1, done.text
     assert "1 failed, 1 passed, 1 xfailed" in done.text
@@ -294,7 +297,7 @@ def test_ordinary_tests_beside_a_suite_are_still_pytest_s(suite: Project) -> Non
     done = _pytest(suite)
 
     assert "At index 1 diff: 2 != 3" in done.text
-    assert "grade/expect/asserts.py" not in done.text
+    assert "checks/asserts/explain.py" not in done.text
 
 
 def test_an_expectation_in_an_ordinary_test_is_shown_at_the_line_of_that_test(suite: Project) -> None:
@@ -305,7 +308,7 @@ def test_an_expectation_in_an_ordinary_test_is_shown_at_the_line_of_that_test(su
     assert ">       expect.equal(1, 2)\nE       " in done.text
     assert "test_plain.py:4: ExpectationFailed" in done.text
     assert "FAILED test_plain.py::test_it - ExpectationFailed: expected 2" in done.text
-    assert "grade/expect/scope.py" not in done.text
+    assert "checks/collect.py" not in done.text
 
 
 def test_other_file_names_can_be_suites(suite: Project) -> None:

@@ -9,9 +9,9 @@ import pytest
 from project import Project
 
 from whet.agents import programs
-from whet.ground.local import LocalSandbox
 from whet.model.run import Runner
 from whet.run.readiness import refuse_unready
+from whet.sandbox.local import LocalSandbox
 
 RUNNER = """
 [runners.{id}.agent]
@@ -111,7 +111,7 @@ def test_an_agent_that_nothing_logs_in_is_said_before_anything_begins(asked: Pro
     outcome = asked.run()
 
     assert outcome.code == 2
-    assert "runners.r: nothing logs gemini in; log in once by hand, or set one of GEMINI_API_KEY" in outcome.stderr
+    assert "runners.r: gemini has no login; log in once by hand, or set one of GEMINI_API_KEY" in outcome.stderr
     assert nothing_began(asked)
 
 
@@ -122,7 +122,7 @@ def test_all_that_is_wrong_is_said_at_once(asked: Project) -> None:
     outcome = asked.run()
 
     assert outcome.code == 2
-    assert "runners.r-gemini: nothing logs" in outcome.stderr
+    assert "runners.r-gemini: gemini has no login" in outcome.stderr
     assert "runners.r-codex: there is no program" in outcome.stderr
 
 

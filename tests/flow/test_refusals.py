@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from project import SHELL, Outcome, Project
 
-from whet.testing.scripted_model import ScriptedModel
+from whet.testing.scripted_model.server import ScriptedModel
 
 KEY, ANOTHER = "sk-secret-0123456789abcdef", "sk-another-0123456789abcd"
 # The prompt is Python, with `ask` to ask the model; the program ends badly if the model does not answer.
@@ -151,7 +151,7 @@ def test_a_provider_that_nobody_can_reach_ends_its_runner(project: Project) -> N
     assert outcome.code == 3, outcome.stdout
     assert verdicts(outcome) == [("errored", "provider-unreachable")] * 3
     assert len(started(outcome)) == 1
-    assert "nobody answers at http://127.0.0.1:9" in outcome.message("a")
+    assert "http://127.0.0.1:9 does not answer" in outcome.message("a")
 
 
 def test_a_provider_that_has_answered_and_is_gone_ends_no_runner(project: Project) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from project import EVENTS, SHELL, Project
 
-from whet.agents.agent import Agent
-from whet.agents.replay import Recording, find_recording
-from whet.model import plugins, wire
+from whet import plugins
+from whet.agents.contract import Agent
+from whet.agents.replay.agent import Recording, find_recording
+from whet.model import codec
 from whet.model.run import Runner
 from whet.model.session import SessionSummary
 
@@ -96,10 +97,10 @@ def recorded_session(project: Project, agent: str, situation: str, files: dict[s
     folder = project.root / "recording" / "trials" / "c" / "real" / "default" / "1" / "1"
     folder.mkdir(parents=True)
     (folder / "transcript.jsonl").write_bytes(stdout)
-    lines = [wire.encode(event) for event in events]
+    lines = [codec.encode(event) for event in events]
     (folder / "events.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     session = SessionSummary(runner="real", agent=agent, prompt="p", exit_code=0)
-    (folder / "session.json").write_bytes(wire.encode(session))
+    (folder / "session.json").write_bytes(codec.encode(session))
     return lines
 
 

@@ -132,7 +132,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_run(project: Project) -> None
 
     running.stdout.readline()
     running.stdout.close()
-    running.wait(timeout=30)
+    running.wait(timeout=300)
 
     assert running.stderr is not None
     assert running.stderr.read() == b""
@@ -183,7 +183,7 @@ IMPATIENT = """
 import sys
 from whet.cli.main import main
 from whet.report import choose
-from whet.report.reporter_thread import Patience
+from whet.report._thread import Patience
 choose.PATIENCE = Patience(event_s=1, whole_s=2)
 main()
 """
@@ -272,7 +272,7 @@ def test_what_earlier_attempts_cost_is_told_and_adds_up(project: Project) -> Non
         assert (total["cached_tokens"], total["cost_source"]) == (None, "agent")
     assert done.trial("silent")["total_usage"]["cost_usd"] is None
     assert "  retries    up to 2 per trial" in done.stdout
-    assert "4 attempts · trial time" in done.stdout
+    assert "4 attempts · time with checks" in done.stdout
     assert "300 tokens in · 6 tokens out · $0.300" in done.stdout
 
 
@@ -422,8 +422,8 @@ def test_notes_prints_and_the_last_action_are_shown_with_the_failure(project: Pr
 
 QUICK_HEART = """
 from whet.cli.main import main
-from whet.report import plain
-plain.FIRST_S = plain.LONGEST_S = 0.2
+from whet.report.terminal import progress
+progress.FIRST_S = progress.LONGEST_S = 0.2
 main()
 """
 

@@ -13,14 +13,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from project import PATIENCE_S, SHELL, Project, wait_for
 
 from whet.record import sources
-from whet.record.sources import Source
+from whet.record.sources import SourceFile
 from whet.run.scratch import clear_scratch
 
 KILLS = 20
@@ -70,7 +70,7 @@ def test_a_run_killed_twenty_times_loses_nothing_and_doubles_nothing(counted: Pr
     hit = 0
 
     for _ in range(KILLS):
-        running = counted.start(*arguments)
+        running = counted.start(*arguments, cold=True)
         _wait_for_some(counted, running, finished.total() + chance.choice([0, 0, 0, 1, 2]))
         time.sleep(chance.uniform(0, 0.4) if chance.random() < 0.3 else chance.uniform(0, 0.05))
         hit += running.poll() is None
@@ -82,7 +82,7 @@ def test_a_run_killed_twenty_times_loses_nothing_and_doubles_nothing(counted: Pr
             now = keys(counted)
             assert not finished - now, "a finished trial was lost"
             finished = now
-    done = counted.outcome(counted.start(*arguments), within_s=60)
+    done = counted.outcome(counted.start(*arguments, cold=True), within_s=60)
 
     assert done.code == 0, done.stderr
     assert hit == KILLS, "the run was done before it was killed often enough"
@@ -372,7 +372,7 @@ def test_of_a_template_that_is_too_much_to_hash_size_and_time_count(
 ) -> None:
     path = templated.root / "template/src/a.txt"
     before = path.stat()
-    seen = Source(mode=0o644, size=before.st_size, mtime_ns=before.st_mtime_ns, digest=None)
+    seen = SourceFile(mode=0o644, size=before.st_size, mtime_ns=before.st_mtime_ns, digest=None)
 
     same = sources._is_same(seen, seen, str(path))
     touched = sources._is_same(seen, replace(seen, mtime_ns=1), str(path))
@@ -398,7 +398,7 @@ def test_a_trial_that_a_full_disk_stopped_is_done_again_by_the_resume(project: P
     apart = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
 
     ended = subprocess.run(
-        [*apart, "sh", "-c", script], cwd=project.root, env=project.environment(), capture_output=True, text=True, timeout=60, check=False
+        [*apart, "sh", "-c", script], cwd=project.root, env=project.environment(), capture_output=True, text=True, timeout=300, check=False
     )  # fmt: skip
 
     if ended.returncode in (1, 99) and "code" not in ended.stdout:

@@ -108,6 +108,25 @@ def test_events_final_output_and_classes_are_masked(project: Project) -> None:
     assert "***" in done.session("a")["final_output"]
 
 
+@pytest.mark.parametrize("mistake", ["expect.ok(False)", "raise RuntimeError('no')"])
+def test_the_class_that_a_check_gives_to_its_failure_is_masked(project: Project, mistake: str) -> None:
+    project.settings(RUNNER)
+    project.suite(f"""
+        from whet import expect
+        def classifies(report, ctx):
+            with expect.classify("class {SECRET}", label="Label {SECRET}"):
+                {mistake}
+        suite = [Case(id="a", prompt="true", check=classifies)]
+    """)
+
+    done = project.run("--reporter", "junit=out.xml")
+
+    assert done.statuses == {"a": "failed"}
+    assert leaks(done.folder) == []
+    assert "Label ***" in (done.folder / "results.json").read_text()
+    assert SECRET not in (project.root / "out.xml").read_text() + done.stdout + done.stderr
+
+
 def test_what_a_check_prints_is_masked(project: Project) -> None:
     project.settings(RUNNER)
     project.suite(f"""

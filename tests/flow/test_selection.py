@@ -148,7 +148,7 @@ def test_last_failed_takes_what_other_tags_than_those_of_the_settings_chose(proj
         ]
     """)
     first = project.run("--tag", "auth")
-    hint = first.stdout.partition("To run only what did not go as expected: ")[2].split()
+    hint = first.stdout.partition("To run only what did not go as expected: ")[2].partition("\n")[0].split()
 
     again = project.whet(*hint[1:])
 

@@ -13,23 +13,19 @@ import anyio
 import pytest
 from evaluating import graded, graders_of
 
-from whet.agents.callable_connect import connect
-from whet.agents.callable_reading import read_skill
-from whet.grade.summary import summarize
-from whet.ground.sandbox import Sandbox
-from whet.model import plugins
-from whet.model.benchmark import CompletionReport, Sample
-from whet.report.completion import reports_json
-from whet.suites.benchmarks import read_benchmark
-
-_WHET = str(Path(sys.executable).with_name("whet"))
+from whet import plugins
+from whet.callable._summary import summarize
+from whet.callable.clients.connect import connect
+from whet.callable.manifest import read_skill
+from whet.callable.report import reports_json
+from whet.model.callable import CompletionReport, Sample
+from whet.sandbox.contract import Sandbox
+from whet.suites.benchmark import read_benchmark
+from whet_process import type_whet
 
 
 def whet(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run(
-        [_WHET, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
-    )
+    return type_whet(*arguments, cwd=folder, NO_COLOR="1")
 
 
 @pytest.mark.parametrize("template", ["python_script", "http_request", "mcp_tool"])

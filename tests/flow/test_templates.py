@@ -139,7 +139,7 @@ def test_a_temporary_folder_from_which_nothing_can_be_started_is_named(project: 
         env=project.environment({"TMPDIR": str(mounted)}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

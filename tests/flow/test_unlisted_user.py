@@ -38,7 +38,7 @@ def whet(place: Path, *args: str) -> subprocess.CompletedProcess[str]:
     before = as_user(uid) if os.getuid() == 0 else NO_LIST
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **variables}
     argv = [*before, python, "-m", "whet", *args]
-    return subprocess.run(argv, env=env, cwd=place, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(argv, env=env, cwd=place, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.bubblewrap

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from project import SHELL, Outcome, Project
 
-from whet.grade.user_model import TOOL, flags_of, prompt_for
+from whet.grade.judge.user import TOOL, flags_of, prompt_for
 from whet.model.session import TurnSummary
 from whet.model.suite import User
-from whet.testing.scripted_model import ScriptedModel
+from whet.testing.scripted_model.server import ScriptedModel
 
 KEY = "key-of-the-user-000000"
 SUITE = """
@@ -188,7 +188,7 @@ def test_a_user_without_a_key_or_a_model_is_refused_before_anything_starts(proje
 
     assert (without_key.code, without_model.code) == (2, 2)
     assert "a language model has to play the user, and there is no key for it" in without_key.stderr
-    assert "the model that plays the user has no name (for a)" in without_model.stderr
+    assert 'the model that plays the user has no name (for the case "a")' in without_model.stderr
     assert not project.output_dir.exists()
 
 

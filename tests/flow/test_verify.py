@@ -271,27 +271,55 @@ def test_an_agent_that_rewrites_the_journal_in_place_ends_the_run_and_is_not_bel
     assert verified.code == 1
 
 
-def test_a_record_of_an_older_whet_can_be_resumed_and_verify_says_what_it_cannot_know(
-    project: Project, done: Outcome
+@pytest.mark.parametrize("schema", ["whet/run/999", None])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("verify", "latest"),
+        ("run", "--resume", "latest"),
+        ("compare", "latest"),
+        ("regrade", "latest"),
+        ("merge", "latest"),
+        ("export", "latest", "--format", "jsonl"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_record_of_another_format_is_refused_by_whoever_reads_it(
+    project: Project, done: Outcome, command: tuple[str, ...], schema: str | None
 ) -> None:
-    first = json.loads((done.folder / "journal.jsonl").read_bytes().splitlines()[0])
-    bare = {name: value for name, value in first.items() if name not in ("files", "run", "chain")}
-    (done.folder / "journal.jsonl").write_text(json.dumps(bare) + "\n")
-    facts = json.loads((done.folder / "run.json").read_bytes())
-    (done.folder / "run.json").write_text(
-        json.dumps({name: value for name, value in facts.items() if name not in ("journal", "sources", "typed")})
-    )
-    (done.folder / "results.json").unlink()
+    run_file = done.folder / "run.json"
+    facts = json.loads(run_file.read_bytes())
+    run_file.write_text(json.dumps({**facts, "schema": schema}))
+    before = (done.folder / "journal.jsonl").read_bytes()
 
-    before = project.whet("verify", "latest")
-    resumed = project.whet("run", "--resume", "latest")
-    after = project.whet("verify", "latest")
+    outcome = project.whet(*command)
 
-    assert before.code == after.code == 0
-    assert "no line has a hash, because an older whet wrote them" in before.stdout
-    assert resumed.code == 1, resumed.stderr
-    assert resumed.results["counts"]["total"] == 2
-    assert "none of the first 1 lines has a hash" in after.stdout
+    assert outcome.code not in (0, 1)
+    which = f"the format {schema}" if schema else "no known format"
+    assert f"{run_file} is of {which}, and this whet reads whet/run/3" in outcome.stderr
+    assert "use the version of whet that wrote it, or run the suite again" in outcome.stderr
+    assert (done.folder / "journal.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("schema", ["whet/results/999", None])
+@pytest.mark.parametrize(
+    "command",
+    [("verify", "latest"), ("compare", "latest"), ("export", "latest", "--format", "jsonl")],
+    ids=lambda command: command[0],
+)
+def test_results_of_another_format_are_refused_by_whoever_reads_them(
+    project: Project, done: Outcome, command: tuple[str, ...], schema: str | None
+) -> None:
+    results = done.folder / "results.json"
+    document = json.loads(results.read_bytes())
+    results.write_text(json.dumps({**document, "schema": schema}))
+
+    outcome = project.whet(*command)
+
+    assert outcome.code not in (0, 1)
+    which = f"the format {schema}" if schema else "no known format"
+    assert f"{results} is of {which}, and this whet reads whet/results/2" in outcome.stderr
+    assert "use the version of whet that wrote it, or run the suite again" in outcome.stderr
 
 
 def test_a_torn_last_line_is_a_crash_and_no_change(project: Project, done: Outcome) -> None:

@@ -112,7 +112,7 @@ def test_the_runs_of_the_project_are_listed_with_trials_events_and_files(project
     assert [head["id"] for head in listed["runs"]] == [run]
     assert (document["run"]["status"], document["run"]["rate"]["value"]) == ("completed", 0.5)
     assert [case["tags"] for case in document["cases"]] == [["files"], []]
-    assert document["cases"][1]["executions"][0]["trials"][0][-1].startswith("expected a command matching")
+    assert document["cases"][1]["executions"][0]["trials"][0][10].startswith("expected a command matching")
     assert (trial["siblings"]["before"], trial["siblings"]["after"]) == ("a/sh/default/1", None)
     assert [event["type"] for event in events["events"]] == ["final_output", "command"]
     assert [event["i"] for event in events["events"]] == [0, 1]
@@ -155,6 +155,8 @@ def test_without_the_token_or_under_a_foreign_name_nothing_is_answered(project: 
 
 def test_it_listens_on_loopback_only_and_two_may_look_at_once(project: Project, done: Outcome) -> None:
     with viewing(project) as first, viewing(project, done.folder.name) as second:
+        assert "#" not in first.address
+        assert second.address.endswith(f"/#/runs/{done.folder.name}")
         listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
         taken = project.whet("view", "--no-open", "--port", str(first.port))
 
@@ -171,7 +173,7 @@ def test_a_run_under_way_is_followed(project: Project) -> None:
     project.settings(SHELL)
     gate = project.root / "gate"
     project.suite(f"""
-        suite = [Case(id="quick", prompt="echo done", check=ok), Case(id="slow", prompt="while [ ! -e {gate} ]; do sleep 0.02; done", check=ok)]
+        suite = [Case(id="quick", prompt="echo done", check=ok), Case(id="slow", prompt="while [ ! -e {gate} ]; do sleep 0.02; done", check=ok, tags=["waiting"])]
     """)
     journal = project.root / ".whet/runs/latest/journal.jsonl"
 
@@ -186,6 +188,7 @@ def test_a_run_under_way_is_followed(project: Project) -> None:
         after = view.get(f"runs/{run}")
 
     assert (before["run"]["status"], before["run"]["counts"]["not_run"]) == ("running", 1)
+    assert [case["tags"] for case in before["cases"]] == [[], ["waiting"]]
     assert [execution["status"] for case in before["cases"] for execution in case["executions"]] == [
         "passed",
         "not-run",
@@ -296,6 +299,17 @@ def test_a_broken_or_hostile_record_is_shown_with_what_is_wrong_with_it(
     assert head["id"] == run
     assert document["run"]["problem"]
     assert set(others) <= {200, 404, 409}
+
+
+def test_results_of_another_format_are_the_one_error_of_the_page(project: Project, done: Outcome) -> None:
+    path = done.folder / "results.json"
+    path.write_bytes(path.read_bytes().replace(b"whet/results/2", b"whet/results/999"))
+
+    with viewing(project) as view:
+        document = view.get(f"runs/{done.folder.name}")
+
+    sentence = "results.json is of the format whet/results/999, and this whet reads whet/results/2"
+    assert document["run"]["problem"] == sentence
 
 
 def test_a_folder_that_is_deleted_while_somebody_looks_is_missing_then(project: Project, done: Outcome) -> None:
@@ -467,3 +481,20 @@ def test_on_a_terminal_a_browser_opens_without_the_token_among_its_words(project
     assert urlsplit(address).path.strip("/") not in given
     assert f"url={address}" in (project.outside / "page").read_text()
     assert not Path(given.strip().removeprefix("file://")).exists()
+
+
+def test_pages_count_first_attempts_and_say_that_a_trial_was_tried_again(project: Project) -> None:
+    project.settings(SHELL)
+    marker = project.outside / "tried"
+    project.suite(f"""
+    suite = [Case(id="a", prompt="test -e {marker} && echo yes; touch {marker}", check=lambda report, ctx: expect.output.includes(report, "yes"))]
+    """)
+    run = project.run("--retries", "1", "--trials", "2", "--max-parallel", "1").folder.name
+
+    with viewing(project) as view:
+        document = view.get(f"runs/{run}")
+
+    (execution,) = document["cases"][0]["executions"]
+    assert sorted(row[12:14] for row in execution["trials"]) == [["failed", 2], ["passed", 1]]
+    assert {row[1] for row in execution["trials"]} == {"passed"}
+    assert (execution["rate"]["passed"], document["run"]["rate"]["passed"]) == (1, 1)

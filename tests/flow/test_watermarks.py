@@ -17,7 +17,7 @@ if os.environ["WHET_ARM"] == os.environ.get("LEAVES", "with"):
     shutil.copytree(os.environ["WHET_SKILL"], outside / "draft")
     (outside / "draft").rename(outside / "left")
 else:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 300
     while not (outside / "left").is_dir() and time.monotonic() < until:
         time.sleep(0.02)
     sys.stdout.flush()

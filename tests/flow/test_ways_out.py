@@ -6,11 +6,11 @@ import json
 import os
 import secrets
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 from ordinary import as_user, folder_of, give, python_for
 
 HERE = Path(__file__).parent
@@ -47,8 +47,7 @@ NOT_PROMISED_BY_LOCAL = (
 )
 
 
-@dataclass
-class Tried:
+class Tried(Struct):
     """How a run of the program ended, and what it gained by each way."""
 
     code: int

@@ -144,7 +144,7 @@ def test_an_agent_that_asks_nobody_is_not_started_without_a_boundary(bare: Proje
     done = bare.run()
 
     assert done.code == 2
-    assert f"runners.real: its agent asks nobody before it acts, and {COULD}" in done.stderr
+    assert f"runners.real: its agent acts without asking, and {COULD}" in done.stderr
     assert "install the package bubblewrap" in done.stderr
     assert "--sandbox local" in done.stderr
     assert "--sandbox container" in done.stderr
@@ -183,7 +183,7 @@ def test_a_judge_that_is_an_agent_is_not_started_either(judged: Project) -> None
     done = judged.whet("run", "suite.json", "--runner", "sh")
 
     assert done.code == 2
-    assert f"runners.real: its agent asks nobody before it acts, and {COULD}" in done.stderr
+    assert f"runners.real: its agent acts without asking, and {COULD}" in done.stderr
     assert not was_started(judged)
 
 
@@ -194,7 +194,7 @@ def test_nor_does_it_start_to_judge_what_a_run_left(judged: Project) -> None:
     done = judged.whet("regrade", "latest")
 
     assert done.code == 2, done.stdout
-    assert f"runners.real: its agent asks nobody before it acts, and {COULD}" in done.stderr
+    assert f"runners.real: its agent acts without asking, and {COULD}" in done.stderr
     assert not was_started(judged)
     # A run that starts no agent needs no boundary.
     judged.suite("suite = [Case(id='a', prompt='x', check=ok)]")

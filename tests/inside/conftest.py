@@ -25,12 +25,10 @@ _PASSED_ON = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "BUILDAH_ISOLATION",
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything in this folder."""
+    """Mark what is for root in this folder."""
     for item in items:
-        if item.path.is_relative_to(_HERE):
-            if item.path.name != _WITHOUT_ROOT:
-                item.add_marker(pytest.mark.root)
-            item.add_marker(pytest.mark.containers)
+        if item.path.is_relative_to(_HERE) and item.path.name != _WITHOUT_ROOT:
+            item.add_marker(pytest.mark.root)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

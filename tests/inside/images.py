@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.ground.carried import libraries_of
-from whet.ground.engine import Engine
-from whet.ground.marks import Mark
+from whet.sandbox.container.host_programs import libraries_of
+from whet.sandbox.container.leftovers import Mark
+from whet.sandbox.engine import Engine
 
 # The same tests with docker: `ENGINE_OF_TESTS=docker`, and a daemon that `DOCKER_HOST` names.
 ENGINE = os.environ.get("ENGINE_OF_TESTS", "podman")

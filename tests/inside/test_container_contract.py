@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from images import ENGINE, containers_left
 
-from whet.ground.container import ContainerSandbox, InImage
-from whet.ground.marks import this_process
-from whet.testing.sandbox_contract import PROMISES, Place, Promise, check_promise
+from whet.sandbox.container.leftovers import this_process
+from whet.sandbox.container.sandbox import ContainerSandbox, InImage
+from whet.testing.sandbox import PROMISES, Place, Promise, check_promise
 
 _RUN = f"contract-{os.getpid()}"
 

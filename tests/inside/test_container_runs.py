@@ -313,7 +313,7 @@ def begun(project: Project, image: str, count: int) -> subprocess.Popen[bytes]:
     """Begin a run whose agents wait, and return its process once *count* of their containers run."""
     project.suite(WAITING)
     process = project.start("suite.py", "--image", image, "--max-parallel", str(count))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         if (project.output_dir / "latest").exists():
             run = (project.output_dir / "latest").resolve().name
@@ -419,7 +419,7 @@ def test_after_a_kill_the_next_start_of_any_run_removes_the_variables_of_the_age
     else:
         project.suite(f"suite = [Case(id='waits', prompt='{waits}', check=ok)]")
         process = project.start("suite.py", "--image", image)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not _files_with(secret) and time.monotonic() < deadline:
         time.sleep(0.05)
     handed = _files_with(secret)
@@ -464,3 +464,17 @@ def test_a_folder_of_yours_gets_no_setuid_program_while_the_agent_works(project:
 
     assert ended.statuses == {"works": "passed"}, ended.message("works")
     assert [path.name for path in (project.root / "shared").iterdir() if path.stat().st_mode & 0o6000] == []
+
+
+def test_a_trial_that_only_asks_whether_a_skill_loads_ends_in_a_container_too(project: Project, image: str) -> None:
+    project.write("deploy/SKILL.md", "---\nname: deploy\ndescription: Ships the site.\n---\nRun ship.sh.\n")
+    loads = '{"type":"skill_signal","skill":"deploy"}'
+    query = {"id": "loads", "query": f"echo '{loads}'; sleep 600", "should_trigger": True}
+    project.write("deploy/evals/triggers.json", json.dumps([query]))
+    project.settings(f'{SHELL}\noutput = "events"\n')
+
+    ended = project.whet("run", "deploy/evals/triggers.json", "--image", image, "--timeout", "120s")
+
+    (trial,) = ended.trials
+    assert (trial["status"], trial["ended_early"]["why"]) == ("passed", "loaded"), ended.stderr + ended.stdout
+    assert containers_left(f"whet.run={ended.folder.name}") == []

@@ -18,10 +18,10 @@ from test_agents_inside import program, stage
 from test_real_gateway import FIRST, LOOK, READY, noted, sent
 
 from whet.errors import SandboxError
-from whet.ground.engine import Engine
-from whet.ground.inlet import opened
-from whet.ground.sandbox import Inlet
-from whet.testing.scripted_model import ScriptedModel
+from whet.sandbox.contract import Inlet
+from whet.sandbox.engine import Engine
+from whet.sandbox.gateway_port import opened
+from whet.testing.scripted_model.server import ScriptedModel
 
 __all__ = ["program", "stage"]
 RUNNER = """

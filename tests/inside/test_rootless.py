@@ -12,11 +12,11 @@ from images import containers_left, why_not
 from project import SHELL, Project
 from tasks import AGENT, write_task
 
-from whet.ground.container import ContainerSandbox
-from whet.ground.engine import Engine, engine_state
-from whet.ground.marks import Mark, this_process
-from whet.ground.sandbox import InImage
-from whet.testing.sandbox_contract import PROMISES, Promise, check_promise
+from whet.sandbox.container.leftovers import Mark, this_process
+from whet.sandbox.container.sandbox import ContainerSandbox
+from whet.sandbox.contract import InImage
+from whet.sandbox.engine import Engine, engine_state
+from whet.testing.sandbox import PROMISES, Promise, check_promise
 
 pytestmark = pytest.mark.skipif(os.geteuid() == 0, reason="is about ordinary users, and you are root")
 _RUN = f"rootless-{os.getpid()}"

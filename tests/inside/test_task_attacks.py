@@ -113,8 +113,11 @@ while True:
         instruction_DOT_md="touch /tmp/begun; while ! [ -s /tmp/heard ]; do /bin/busybox sleep 0.1; done",
         tests__test_DOT_sh="""\
             #!/bin/sh
-            rm /tmp/heard; /bin/busybox sleep 1
-            if grep -q alive /tmp/heard; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+            rm /tmp/heard; echo 0 > /logs/verifier/reward.txt
+            for _ in $(/bin/busybox seq 300); do
+                if grep -q alive /tmp/heard 2>/dev/null; then echo 1 > /logs/verifier/reward.txt; break; fi
+                /bin/busybox sleep 0.1
+            done
         """,
         environment__Dockerfile=(
             f"FROM {image}\nWORKDIR /app\nCOPY server.py client.py /srv/\n"
@@ -122,6 +125,44 @@ while True:
         ),
         environment__server_DOT_py=FORKING,
         environment__client_DOT_py=client,
+    )
+
+    ended = tasks.whet("run", "tasks")
+
+    assert ended.statuses == {"one": "passed"}, ended.message("one")
+
+
+# Writes into the memory of everything that ran before it, and says what let it.
+TAKES_OVER = """
+python3 - > /app/said <<'END'
+import os
+for name in filter(str.isdigit, os.listdir("/proc")):
+    words = open(f"/proc/{name}/cmdline").read()
+    if name == "1" or "read -r _" in words or "/srv/service.py" in words:
+        try: open(f"/proc/{name}/mem", "r+b")
+        except PermissionError: print("refused")
+        else: print("taken over", name, words)
+END
+"""
+TAKEN = """\
+#!/bin/sh
+cat /app/said
+echo 0 > /logs/verifier/reward.txt
+if [ "$(cat /app/said)" = "$(printf 'refused\\nrefused\\nrefused')" ]; then echo 1 > /logs/verifier/reward.txt; fi
+"""
+
+
+def test_an_agent_takes_over_neither_what_keeps_its_container_nor_a_service(tasks: Project, image: str) -> None:
+    write_task(
+        tasks.root / "tasks/one",
+        image,
+        instruction_DOT_md=TAKES_OVER,
+        tests__test_DOT_sh=TAKEN,
+        environment__Dockerfile=(
+            f"FROM {image}\nWORKDIR /app\nCOPY service.py /srv/\n"
+            'ENTRYPOINT ["/bin/sh", "-c", "python3 /srv/service.py & exec \\"$@\\"", "entry"]\n'
+        ),
+        environment__service_DOT_py="import time\nwhile True: time.sleep(1)\n",
     )
 
     ended = tasks.whet("run", "tasks")
@@ -184,6 +225,7 @@ def test_processes_that_fill_the_container_end_with_it(tasks: Project, image: st
             id="deep",
         ),
         pytest.param("trap 'exit 0' TERM; head -c 80000000 /dev/zero > large", id="and is done"),
+        pytest.param("head -c 80000000 /dev/zero >> /etc/hosts; sleep 60", id="a file of the engine"),
         pytest.param("mkdir -p /data; head -c 80000000 /dev/zero > /data/large; sleep 60", id="volume"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 from project import Project
 from tasks import AGENT, write_task
 
-from whet.ground.registries import TasksRef
+from whet.packages.registries import TasksRef
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def web(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     folder = tmp_path / "web"
     folder.mkdir()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         yield folder, f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
 

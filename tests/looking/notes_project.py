@@ -7,10 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE_S = 30
+from msgspec import Struct
+
+PATIENCE_S = 300
 HOSTILE = "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
 TURNED = "safe\u202etxt.exe"
 
@@ -110,8 +111,7 @@ output = "events"
 """
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(Struct, frozen=True):
     """A project, and the ids of its runs."""
 
     folder: Path
@@ -122,8 +122,7 @@ class Project:
     hostile: str
 
 
-@dataclass(frozen=True)
-class Viewer:
+class Viewer(Struct, frozen=True):
     """`whet view` at an address, which ends without a slash."""
 
     url: str
@@ -185,13 +184,14 @@ def run_suite(folder: Path, *arguments: str) -> str:
 
 
 @contextmanager
-def viewed(folder: Path, *arguments: str) -> Iterator[Viewer]:
-    """`whet view` in a folder, until the block ends."""
-    argv = [sys.executable, "-m", "whet", "view", "--no-open", *arguments]
+def viewed(folder: Path, *arguments: str, command: tuple[str, ...] = ("view",)) -> Iterator[Viewer]:
+    """`whet view`, or another *command* that serves pages, in a folder, until the block ends."""
+    argv = [sys.executable, "-m", "whet", *command, "--no-open", *arguments]
     served = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, text=True)
     assert served.stdout is not None
     try:
-        yield Viewer(served.stdout.readline().split()[-1].rstrip("/"), served)
+        address, _, _ = served.stdout.readline().split()[-1].partition("#")
+        yield Viewer(address.rstrip("/"), served)
     finally:
         served.terminate()
         served.wait(PATIENCE_S)

@@ -11,7 +11,7 @@ from browsing import CONTRAST, DESK, PHONE, Visit, visit
 from notes_project import HOSTILE, Project, Viewer, make_told, viewed
 from playwright.sync_api import Browser, expect
 
-from whet.report.pages import page_files
+from whet.view.pages import page_files
 
 # Where tables are still cards, where they are no longer, and a screen that is not wide.
 BETWEEN = (320, 640, 832, 960, 1152, 1280)
@@ -121,7 +121,27 @@ def test_the_page_loads_all_its_modules_at_once() -> None:
     index = page_files()["index.html"].content.decode()
     modules = {name for name in page_files() if name.endswith(".js")}
 
-    assert {name for name in modules if f'<script type="module" src="page/{name}"></script>' in index} == modules
+    # The colours come before the page is drawn, which no module does.
+    assert {name for name in modules if f'<script type="module" src="page/{name}"></script>' in index} == modules - {
+        "theme.js"
+    }
+
+
+def test_who_chooses_other_colours_than_their_system_sees_them_from_the_first_drawing_on(visitor: Visit) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    visitor.go("/", "Runs of notes")
+    light = visitor.page.evaluate(paper)
+    visitor.page.get_by_label("Colours").select_option("dark")
+    dark = visitor.page.evaluate(paper)
+    # A page without its modules shows what is drawn before them.
+    visitor.page.route("**/app.js", lambda route: route.abort())
+    visitor.page.reload(wait_until="domcontentloaded")
+    first_drawn, kept = visitor.page.evaluate(paper), visitor.page.get_by_label("Colours").input_value()
+    visitor.page.get_by_label("Colours").select_option("system")
+
+    assert (first_drawn, kept) == (dark, "dark")
+    assert visitor.page.evaluate(paper) == light != dark
+    assert visitor.page.evaluate("localStorage.length") == 0
 
 
 def test_figures_that_an_agent_makes_up_are_not_wider_than_a_phone(browser: Browser, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def exported(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_one_file_shows_the_run_its_trials_and_their_events(browser: Browser, exported: Path) -> None:
     with _opened(browser, exported) as visitor:
         expect(visitor.page.get_by_role("region", name="Decision")).to_contain_text("new is better than old")
+        visitor.page.get_by_label("Lines", exact=True).select_option("arms")
         visitor.page.get_by_label("Status", exact=True).select_option("expected-failed")
         visitor.page.locator("table.cases tbody a").first.click()
         visitor.page.get_by_role("link", name="Trial 2").first.click()

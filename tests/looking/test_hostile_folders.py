@@ -6,19 +6,19 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from browsing import DESK, PHONE, Visit, visit
+from msgspec.structs import replace
 from notes_project import HOSTILE, TURNED, Project, Viewer, viewed
 from playwright.sync_api import Browser, expect
 from test_exported_pages import _export
 
-from whet.model.seen import EVENT_TYPES
-from whet.model.wire import EVENT_NAMES
-from whet.record.chain import read_line
-from whet.record.journal import Journal
+from whet.model.codec import EVENT_NAMES
+from whet.model.events import EVENT_TYPES
+from whet.record.journal.chain import read_line
+from whet.record.journal.journal import Journal
 
 FIELDS = sorted({name for kind in EVENT_TYPES for name in kind.__struct_fields__} - {"type"})
 # One of everything that a program of ours would never write: each field a number, an object, nothing, or an attack.

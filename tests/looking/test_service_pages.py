@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import axe
 import pytest
 from browsing import CONTRAST, DESK, PHONE, Visit, visit
+from msgspec import Struct
 from playwright.sync_api import Browser, expect
 from running import create_suite, shell_server, skill_archive, wait_for_run
 from serving import SUITES, Server
@@ -18,8 +18,7 @@ CASES = ('grep -q polite "$WHET_SKILL/SKILL.md" && echo done || echo rude', "ech
 LONG = "a-label-without-a-single-blank-" * 3
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """A service with a suite that was run with two versions of a skill, and with both as arms."""
 
     server: Server
@@ -103,11 +102,12 @@ def test_two_runs_with_a_skill_are_compared_arm_by_arm_with_what_changed_in_it(b
         visitor.sign_in(shown.key, f"/compare/{shown.before}/{shown.after}")
 
         decisions = visitor.page.get_by_role("region", name="Decision")
-        expect(decisions.last.get_by_role("heading")).to_contain_text("the run after is better than the run before")
+        expect(decisions.last.get_by_role("heading")).to_contain_text("after is better than before")
         expect(decisions.last.get_by_role("heading")).to_contain_text("with the skill")
         moved = visitor.page.get_by_role("table", name="Cases that moved").get_by_role("row").last
         expect(moved).to_contain_text(re.compile("exact_match-1.*with the skill.*0.%.*100.%", re.DOTALL))
-        skills = visitor.page.get_by_role("region", name="The skills")
+        visitor.page.locator("details.differs > summary").click()
+        skills = visitor.page.get_by_role("region", name="Texts that differ")
         expect(skills.locator(".removed")).to_contain_text("Greet everybody.")
         expect(skills.locator(".added")).to_contain_text("Be polite to everybody.")
         visitor.go("/history/Greetings", "History of Greetings")
@@ -141,7 +141,7 @@ def test_the_form_sends_nothing_that_nobody_asked_for(browser: Browser, shown: S
         assert [names.nth(place).input_value() for place in (0, 1)] == ["new", "old"]
         assert _starts(visitor) == before
 
-        visitor.page.get_by_label("Samples of each case").fill("0")
+        visitor.page.get_by_label("Trials of each case").fill("0")
         start.click()
 
         expect(wrong).to_contain_text("trials")

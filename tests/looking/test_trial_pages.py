@@ -230,7 +230,7 @@ def test_on_a_phone_downloads_cover_no_text_and_all_tabs_are_on_the_screen(
 ) -> None:
     with visit(browser, viewer, {"width": 390, "height": 844}) as visitor:  # type: ignore[arg-type]
         _open(visitor, project, query="?show=files")
-        visitor.page.locator(".files").wait_for()
+        visitor.page.locator(".files").first.wait_for()
 
         covered = visitor.page.locator(".files > li").evaluate_all("""(lines) => lines.filter((line) => {
             const button = line.querySelector("button").getBoundingClientRect();

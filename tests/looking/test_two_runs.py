@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import axe
 import pytest
-from browsing import Visit
+from browsing import Visit, visit
 from notes_project import Viewer, run_suite, viewed
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 SETTINGS = """
 [runners.sh.agent]
@@ -76,6 +77,26 @@ def test_runs_without_an_arm_in_common_list_no_case_as_newly_failing(
     expect(visitor.page.get_by_role("region", name="Newly")).to_have_count(0)
 
 
+def test_the_list_of_runs_can_be_grouped_by_suite(visitor: Visit, runs: tuple[Path, list[str]]) -> None:
+    first, second, other = runs[1]
+    visitor.go("/", "Runs of")
+
+    visitor.page.get_by_label("By suite").check()
+
+    headings = visitor.page.locator("main h2")
+    expect(headings).to_have_text([re.compile("^second 1 run"), re.compile("^suite 2 runs")])
+    for name, members in (("second", [other]), ("suite", [second, first])):
+        table = visitor.page.get_by_role("table", name=f"Runs of {name}, newest first")
+        expect(table.locator("tbody tr")).to_have_text([re.compile(member) for member in members])
+    for member in (first, second):
+        visitor.page.get_by_label(f"Compare the run {member}").check()
+    expect(visitor.page.get_by_role("link", name="Compare two")).to_have_attribute(
+        "href", f"#/compare/{first}/{second}"
+    )
+    assert visitor.page.url.endswith("by=suite")
+    assert axe.violations(visitor.page, axe.source()) == []
+
+
 def test_two_suites_are_not_one_that_has_changed(visitor: Visit, runs: tuple[Path, list[str]]) -> None:
     _, first, second = runs[1]
     visitor.go(f"/compare/{first}/{second}", "Two runs")
@@ -102,3 +123,36 @@ def test_runs_of_one_minute_can_be_told_apart(visitor: Visit, runs: tuple[Path, 
     expect(rows.first.get_by_role("columnheader", name="Content", exact=True)).to_be_visible()
     visitor.go(f"/runs/{first}", "Run of suite")
     expect(visitor.page.get_by_label("You are here")).to_contain_text(began[first])
+
+
+def test_what_differs_between_arms_and_between_runs_is_one_line_that_opens(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "whet.toml").write_text(SETTINGS)
+    (tmp_path / "suite.py").write_text(SUITE)
+    for version, rules in (("v1", "Say yes.\nBe brief.\n"), ("v2", "Say what you like.\n")):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "SKILL.md").write_text(f"---\nname: yes\ndescription: Says yes.\n---\n{rules}")
+    arms = ("--runner", "sh", "--arm", "v1=skill:v1", "--arm", "v2=skill:v2")
+    first = run_suite(tmp_path, "suite.py", *arms)
+    (tmp_path / "suite.py").write_text(SUITE.replace("echo yes", "echo no"))
+    second = run_suite(tmp_path, "suite.py", *arms)
+
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        visitor.go(f"/runs/{first}", "Run of suite")
+        line = visitor.page.locator(".decision details.differs > summary")
+        expect(line).to_have_text("What differs: SKILL.md +1 \u22122")
+        forest = visitor.page.get_by_role("list", name="Difference of each case")
+        before = forest.bounding_box()
+        line.click()
+        texts = visitor.page.get_by_role("region", name="Texts that differ")
+        expect(texts).to_contain_text("Say what you like.")
+        expect(texts.locator(".diff-sides")).to_have_text("v1v2")
+        after = forest.bounding_box()
+        assert before
+        assert after
+        assert after["y"] == before["y"]
+        visitor.go(f"/compare/{first}/{second}", "suite: two runs")
+        line = visitor.page.locator("main > details.differs > summary")
+        expect(line).to_have_text("What differs: suite.py +1 \u22121, prompt of answers +1 \u22121")
+        line.click()
+        expect(visitor.page.get_by_role("region", name="Texts that differ")).to_contain_text("echo no")
+        assert axe.violations(visitor.page, axe.source()) == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import pytest
+from msgspec import Struct, field
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from serving import PATIENCE_S, Server
 
@@ -71,8 +71,7 @@ def started(program: str) -> Iterator[Browser]:
         browser.close()
 
 
-@dataclass
-class Visit:
+class Visit(Struct):
     """A visitor of a service, with all requests and errors of their browser."""
 
     page: Page

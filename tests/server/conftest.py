@@ -26,11 +26,20 @@ def cluster() -> Iterator[Cluster]:
     cluster.stop()
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
-def database_kind(request: pytest.FixtureRequest) -> str:
-    """Each database in turn."""
-    kind: str = request.param
-    return kind
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is about the database on both of them, and the rest on SQLite."""
+    if "database_kind" not in metafunc.fixturenames:
+        return
+    kinds: list[object] = ["sqlite"]
+    if metafunc.definition.get_closest_marker("both_databases"):
+        kinds.append(pytest.param("postgresql", marks=pytest.mark.postgresql))
+    metafunc.parametrize("database_kind", kinds, scope="session")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what names PostgreSQL itself."""
+    if "cluster" in getattr(item, "fixturenames", ()):
+        item.add_marker("postgresql")
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +56,8 @@ def fresh_database(
 @pytest.fixture(scope="session")
 def server(fresh_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that all tests share; each has an organisation of its own."""
-    served = Server(fresh_database(), tmp_path_factory.mktemp("service") / "data", ("--requests-per-minute", "100000"))
+    options = ("--requests-per-minute", "100000")
+    served = Server(fresh_database(), tmp_path_factory.mktemp("service") / "data", options, cold=True)
     served.start()
     yield served
     assert served.stop() == 0

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import sys
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx2
+from msgspec import Struct, field
 
-from whet.service.auth import SCOPES, create_key
+from whet.service.api.auth import SCOPES, create_key
 from whet.service.database import open_database
+from whet_process import WhetProcess, run_whet, start_whet
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 SUITES = "/api/v1/eval-suites"
 
 
-@dataclass
-class Server:
+class Server(Struct):
     """`whet serve` on a database and a data folder; can be stopped and started again."""
 
     database: str
@@ -31,8 +29,10 @@ class Server:
     env: dict[str, str] = field(default_factory=dict)
     # A command that becomes the one that follows it.
     before: tuple[str, ...] = ()
-    process: subprocess.Popen[bytes] | None = None
+    process: WhetProcess | None = None
     url: str = ""
+    # Whether an interpreter is to be started for it.
+    cold: bool = False
 
     def __post_init__(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -47,13 +47,13 @@ class Server:
     def start(self) -> Server:
         """Begin, and wait until it answers."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.before, sys.executable, "-m", "whet", "serve", "--port", "0", *self._where(), *self.options],
+            self.process = start_whet(
+                *("serve", "--port", "0", *self._where(), *self.options),
+                cwd=Path.cwd(),
                 env={**self.environment(), "WHET_DATABASE": self.database},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                starter=self.before,
+                cold=self.cold,
                 stderr=log,
-                start_new_session=True,
             )
         assert self.process.stdout is not None
         said = self.process.stdout.readline().decode()
@@ -89,15 +89,9 @@ class Server:
 
     def ended(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command that has ended."""
-        return subprocess.run(
-            [sys.executable, "-m", "whet", *arguments],
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
+        ended = run_whet(*arguments, cwd=Path.cwd(), env=self.environment(), timeout_s=PATIENCE_S)
+        printed = (ended.stdout.decode(), ended.stderr.decode())
+        return subprocess.CompletedProcess(arguments, ended.returncode, *printed)
 
     def client(self, key: str | None) -> httpx2.Client:
         headers = {"authorization": f"Bearer {key}"} if key is not None else {}
@@ -106,7 +100,7 @@ class Server:
     def kill(self) -> None:
         """Kill it."""
         assert self.process is not None
-        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.kill()
         self._ended()
 
     def stop(self) -> int:

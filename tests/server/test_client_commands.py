@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import jsonschema
 import pytest
 from running import CONFIG, script_case, wait_for_run
 from serving import SUITES, Server, suite_document, wait_until
@@ -197,6 +198,17 @@ def test_a_run_is_started_followed_and_decided_from_the_command_line(
     assert second[0] == 1, second
     assert "  this run is worse than the run before on sh: -50 points" in second[1]
     assert "  newly failing: exact_match-1" in second[1].splitlines()
+
+
+def test_json_of_suites_and_of_a_run_is_as_its_schema_says(runner: Server, runner_key: Path, tmp_path: Path) -> None:
+    suite_id = _push(runner, runner_key, tmp_path, "echo done")
+
+    suites = json.loads(_suites(runner, runner_key, "list", "--json"))
+    code, run, _ = _ran(runner, runner_key, suite_id, "--runner", "sh", "--json")
+
+    assert code == 0
+    jsonschema.validate(suites, json.loads(runner.plain("schema", "service-suites")))
+    jsonschema.validate(json.loads(run), json.loads(runner.plain("schema", "service-run")))
 
 
 def test_arms_are_compared_from_the_command_line(runner: Server, runner_key: Path, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.service.run_folder import RunFolder
-from whet.service.work import conclude, given_up
+from whet.service.store.run_folder import RunFolder
+from whet.service.worker.worker import conclude, given_up
 
 
 def _place(folder: Path, results: dict[str, object] | None, log: str = "") -> RunFolder:

@@ -72,7 +72,7 @@ def test_of_many_streams_at_once_only_as_many_are_opened_as_may_be_and_places_co
         def open_one(streams: ExitStack) -> int:
             limits = httpx2.Limits(max_connections=1)
             one = streams.enter_context(
-                httpx2.Client(base_url=server.url, headers=client.headers, limits=limits, timeout=30)
+                httpx2.Client(base_url=server.url, headers=client.headers, limits=limits, timeout=300)
             )
             return streams.enter_context(one.stream("GET", place)).status_code
 

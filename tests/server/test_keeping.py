@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -16,9 +14,24 @@ from sqlalchemy import func, select, update
 
 from whet.service.database import Database, bundles, idempotency, metadata, now_us, run_events, runs
 
+pytestmark = pytest.mark.both_databases
+
 DAY_US = 24 * 3600 * 1_000_000
-# Enough to take longer to remove than it takes to notice that removing has begun.
-MANY = 20_000
+MANY = 10
+# Makes an interpreter stop for ever when it removes the fourth of them.
+STOPS_IN_THE_MIDDLE = """
+import os, time
+unlink, removed = os.unlink, []
+def stops(path, *, dir_fd=None):
+    if os.path.basename(path).startswith("one-of-many-"):
+        removed.append(path)
+        if len(removed) == 4:
+            open({stopped!r}, "w").close()
+            time.sleep(3600)
+    unlink(path, dir_fd=dir_fd)
+os.unlink = stops
+os.supports_dir_fd.add(stops)
+"""
 
 
 @pytest.fixture
@@ -95,42 +108,45 @@ def test_a_run_that_has_not_ended_is_not_deleted(served: Server, organisation: s
     assert deleted == [204, 204]
 
 
-def _large_run(served: Server, client: httpx2.Client) -> tuple[str, Path]:
-    """A run whose folder takes long to remove."""
+def _run_of_many_files(served: Server, client: httpx2.Client) -> tuple[str, Path]:
+    """A run with a folder of many files."""
     run_id = start_run(client, create_suite(client, ["echo done"]))
     wait_for_run(client, run_id)
     folder = served.data_dir / "runs" / run_id / "many"
     folder.mkdir()
     for number in range(MANY):
-        (folder / f"{number}").touch()
+        (folder / f"one-of-many-{number}").touch()
     return run_id, folder
 
 
-def _count(folder: Path) -> int:
-    try:
-        return sum(1 for _ in folder.iterdir())
-    except FileNotFoundError:
-        return 0
+def _stop_in_the_middle(served: Server, tmp_path: Path) -> Path:
+    """Let the server, when it is started, stop while it removes such a folder; return the file that says so."""
+    stopped = tmp_path / "stopped"
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(STOPS_IN_THE_MIDDLE.format(stopped=str(stopped)))
+    served.env["PYTHONPATH"] = str(tmp_path / "site")
+    return stopped
 
 
-def _kill_in_the_middle(served: Server, folder: Path) -> int:
-    """Kill the server while it removes *folder*; returns how many files are left."""
-    while _count(folder) == MANY:
-        time.sleep(0.001)
+def _kill_in_the_middle(served: Server, stopped: Path) -> None:
+    wait_until(stopped.exists)
     served.kill()
-    return _count(folder)
+    del served.env["PYTHONPATH"]
 
 
-def test_a_server_that_is_killed_while_it_deletes_goes_on_when_it_starts(served: Server, organisation: str) -> None:
+def test_a_server_that_is_killed_while_it_deletes_goes_on_when_it_starts(
+    served: Server, organisation: str, tmp_path: Path
+) -> None:
+    stopped = _stop_in_the_middle(served, tmp_path)
     served.start()
     key = served.key(organisation)
-    with served.client(key) as client, ThreadPoolExecutor(1) as pool:
-        run_id, folder = _large_run(served, client)
-        asked = pool.submit(client.delete, f"/api/v1/runs/{run_id}")
+    with served.client(key) as client:
+        run_id, folder = _run_of_many_files(served, client)
+        answered = client.delete(f"/api/v1/runs/{run_id}").status_code
 
-        left = _kill_in_the_middle(served, folder)
+        _kill_in_the_middle(served, stopped)
 
-        answered = asked.result().status_code
+    left = len(list(folder.iterdir()))
     half = _rows(served, run_id)
     served.start()
     with served.client(key) as client:
@@ -143,20 +159,24 @@ def test_a_server_that_is_killed_while_it_deletes_goes_on_when_it_starts(served:
     assert code == 404
 
 
-def test_retention_that_is_killed_goes_on_when_the_server_starts(served: Server, organisation: str) -> None:
+def test_retention_that_is_killed_goes_on_when_the_server_starts(
+    served: Server, organisation: str, tmp_path: Path
+) -> None:
     served.start()
     key = served.key(organisation)
     with served.client(key) as client:
-        run_id, folder = _large_run(served, client)
+        run_id, folder = _run_of_many_files(served, client)
         newest = start_run(client, get_run(client, run_id)["suite_id"])
         wait_for_run(client, newest)
     served.stop()
     _age(served, 3, run_id, newest)
     served.options += ("--keep-days", "2")
+    stopped = _stop_in_the_middle(served, tmp_path)
     served.start()
 
-    left = _kill_in_the_middle(served, folder)
+    _kill_in_the_middle(served, stopped)
 
+    left = len(list(folder.iterdir()))
     served.start()
     with served.client(key) as client:
         wait_until(lambda: _is_gone(served, run_id))

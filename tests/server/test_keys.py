@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import httpx2
 import pytest
-from serving import SUITES, Server, suite_document
+from serving import PATIENCE_S, SUITES, Server, suite_document
+
+from whet_process import start_whet
+
+pytestmark = pytest.mark.both_databases
 
 
 def _codes(client: httpx2.Client) -> dict[str, int]:
@@ -39,6 +42,15 @@ def test_a_key_may_do_what_its_scopes_say(
 ) -> None:
     with server.client(server.key(organisation, *scopes)) as client:
         assert _codes(client) == codes
+
+
+def test_a_key_is_told_what_it_may_do(server: Server, organisation: str) -> None:
+    key = server.key(organisation, "read", "run")
+
+    with server.client(key) as client:
+        known = client.get("/api/v1/key").json()
+
+    assert known == {"organisation": organisation, "prefix": key[:13], "label": None, "scopes": ["read", "run"]}
 
 
 @pytest.mark.parametrize("key", [None, "whet_00000000", "whet_00000000_" + "A" * 43, "\x7f", "a" * 5000])
@@ -142,12 +154,11 @@ def test_a_key_that_goes_to_a_file_which_others_can_read_comes_with_a_warning(
     file.touch(mode=mode)
 
     with file.open("wb") as stdout:
-        made = subprocess.run(
-            [sys.executable, "-m", "whet", "keys", "create", "--org", "o", "--data-dir", str(tmp_path / "data")],
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            check=True,
-        )
+        arguments = ("keys", "create", "--org", "o", "--data-dir", str(tmp_path / "data"))
+        environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "LANG": "C.UTF-8"}
+        with start_whet(*arguments, cwd=tmp_path, env=environ, stdout=stdout) as made:
+            _, warning = made.communicate(PATIENCE_S)
 
+    assert made.returncode == 0
     assert file.read_text().startswith("whet_")
-    assert (b"others can read the file" in made.stderr) is warned
+    assert (b"others can read the file" in warning) is warned

@@ -43,7 +43,8 @@ def poor(tmp_path: Path) -> Iterator[httpx2.Client]:
 @pytest.fixture
 def rich(tmp_path: Path) -> Iterator[httpx2.Client]:
     """A server that has everything."""
-    yield from _served(tmp_path, CONFIG + BUCKET, "--allow-verifier-network", OPENAI_API_KEY="sk-none-0000000000000000")
+    config = f'{CONFIG}{BUCKET}[judge]\nmodel = "gpt-5.5"\n'
+    yield from _served(tmp_path, config, "--allow-verifier-network", OPENAI_API_KEY="sk-none-0000000000000000")
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from sqlalchemy import text
 
 from whet.service.database import Database, metadata, open_database
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def first_version(fresh_database: Callable[[], str]) -> Iterator[Database]:

@@ -15,12 +15,14 @@ from running import CONFIG, create_suite, get_run, shell_server, skill_archive, 
 from serving import PATIENCE_S, SUITES, Server, suite_document, wait_until
 from starlette.requests import Request
 
+from whet.service.api._listings import Listings
 from whet.service.database import CONNECTIONS
+from whet.service.errors import Refused
 from whet.service.http import read_body
-from whet.service.listings import Listings
-from whet.service.refusals import Refused
-from whet.service.run_folder import RunFolder
 from whet.service.service import at_the_door, in_thread, work_for
+from whet.service.store.run_folder import RunFolder
+
+pytestmark = pytest.mark.both_databases
 
 AS_JSON = {"content-type": "application/json"}
 BOMB = "\n".join(
@@ -170,7 +172,7 @@ def _data_limit_of_child(served: Server) -> str | None:
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             command = status.with_name("cmdline").read_bytes().split(b"\0")
-            if b"whet.service.child" in command and f"PPid:\t{served.process.pid}\n" in status.read_text():
+            if b"whet.run.child" in command and f"PPid:\t{served.process.pid}\n" in status.read_text():
                 found = re.search(r"Max data size +(\S+)", status.with_name("limits").read_text())
                 return found[1] if found and found[1] != "unlimited" else None
         except OSError:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from serving import PATIENCE_S, Server
 
+pytestmark = pytest.mark.both_databases
+
 # A document cannot say that a cursor must be one that was given, or a file an archive; keys have tests of their own.
 UNSAYABLE = "positive_data_acceptance,ignored_auth"
 

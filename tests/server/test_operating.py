@@ -157,7 +157,7 @@ def test_a_key_shows_its_label_its_date_and_its_last_use(served: Server, organis
     assert re.fullmatch(moment, keys[0]["used_at"])
     assert (re.fullmatch(moment, keys[1]["created_at"]) is not None, keys[1]["used_at"]) == (True, None)
     day = keys[0]["created_at"][:10]
-    assert lines[0].startswith(f"{made['prefix']}  {organisation}  read, write, run  created {day}  used {day}")
+    assert lines[0].startswith(f"{made['prefix']}  {organisation}  read, write, run, label  created {day}  used {day}")
     assert lines[0].endswith("CI of docs")
     assert f"created {day}  never used" in lines[1]
     assert unused["prefix"] in lines[1]

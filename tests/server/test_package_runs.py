@@ -27,7 +27,7 @@ def packages(tmp_path: Path) -> Iterator[str]:
     folder.mkdir()
     (folder / "smoke.tar.gz").write_bytes(skill_archive({"tests/test.sh": VERIFIER, "README.md": "hello"}))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as served:
-        thread = threading.Thread(target=served.serve_forever)
+        thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield f"http://127.0.0.1:{served.server_port}/smoke.tar.gz"
         served.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,12 +35,12 @@ def test_a_run_is_started_with_an_uploaded_skill(visitor: Visit) -> None:
     visitor.page.get_by_label("Skill", exact=True).select_option("upload")
     upload = {"name": "greet.tar.gz", "mimeType": "application/gzip", "buffer": skill_archive()}
     visitor.page.get_by_label("Archive of the skill").set_input_files(upload)  # type: ignore[arg-type]
-    visitor.page.get_by_label("Samples of each case").fill("2")
+    visitor.page.get_by_label("Trials of each case").fill("2")
     visitor.page.get_by_label("Label, if you want one").fill("first try")
     visitor.page.get_by_role("button", name="Start the run").click()
 
     expect(visitor.page.get_by_role("heading", name="Run of Skilled", level=1)).to_be_visible()
-    expect(visitor.page.locator(".headline")).to_contain_text(re.compile("passed.*first try", re.DOTALL))
+    expect(visitor.page.locator(".headline")).to_contain_text(re.compile("undecided.*first try", re.DOTALL))
     decision = visitor.page.get_by_role("region", name="Decision")
     expect(decision).to_contain_text(re.compile("without the skill.*with the skill.*0.%.*100.%", re.DOTALL))
 
@@ -55,7 +56,7 @@ def test_a_run_is_started_with_arms_to_compare(visitor: Visit) -> None:
     visitor.page.get_by_role("button", name="Add an arm").click()
     visitor.page.get_by_label("Skill of the arm").first.select_option("none")
     visitor.page.get_by_label("Skill of the arm").last.select_option("label:greet-2")
-    visitor.page.get_by_label("Samples of each case").fill("4")
+    visitor.page.get_by_label("Trials of each case").fill("4")
     visitor.page.get_by_role("button", name="Start the run").click()
 
     expect(visitor.page.get_by_role("region", name="Decision")).to_contain_text("new is better than old")
@@ -67,7 +68,7 @@ def test_what_is_wrong_with_a_request_is_said_beside_the_form(visitor: Visit) ->
         suite_id = create_suite(client, ["echo done"], name="Plain", supports_no_skill=True)
     visitor.sign_in(key, f"/suites/{suite_id}")
     visitor.page.get_by_text("Start a run").click()
-    visitor.page.get_by_label("Samples of each case").fill("1000")
+    visitor.page.get_by_label("Trials of each case").fill("1000")
     visitor.page.get_by_role("button", name="Start the run").click()
 
     expect(visitor.page.get_by_role("alert")).to_contain_text("trials")
@@ -102,9 +103,55 @@ def test_a_run_under_way_is_cancelled(visitor: Visit, tmp_path: Path) -> None:
         wait_for_run(client, run_id, "running")
         visitor.sign_in(key, f"/runs/{run_id}")
         visitor.page.get_by_role("button", name="Cancel").click()
+        visitor.page.get_by_role("button", name="Leave it").click()
+        assert get_run(client, run_id)["status"] == "running"
+        visitor.page.get_by_role("button", name="Cancel").click()
+        visitor.page.get_by_role("button", name="Cancel the run").click()
 
         expect(visitor.page.locator(".headline")).to_contain_text("cancelled")
         assert get_run(client, run_id)["status"] == "cancelled"
+
+
+def test_a_key_that_may_only_look_sees_no_form_and_no_button(visitor: Visit) -> None:
+    key = visitor.server.key("onlookers")
+    with visitor.server.client(key) as client:
+        suite = create_suite(client, ["echo done"], name="Watched")
+        run_id = start_run(client, suite)
+        wait_for_run(client, run_id)
+    visitor.sign_in(visitor.server.key("onlookers", "read"), f"/suites/{suite}")
+
+    expect(visitor.page.get_by_text("Your key may look, and start no runs")).to_be_visible()
+    expect(visitor.page.get_by_text("Start a run")).to_have_count(0)
+    visitor.go(f"/runs/{run_id}", "Watched")
+    expect(visitor.page.get_by_role("button", name="Delete")).to_have_count(0)
+    visitor.go("/", "Suites")
+    expect(visitor.page.get_by_text("Add a suite")).to_have_count(0)
+
+
+def test_a_suite_is_added_from_a_file(visitor: Visit, tmp_path: Path) -> None:
+    suite = {
+        "name": "Added",
+        "source_kind": "manual",
+        "verifier_kind": "deterministic",
+        "cases_json": [{"case_kind": "exact_match", "instruction": "echo hello", "expected": "hello"}],
+    }
+    (tmp_path / "suite.json").write_text(json.dumps(suite))
+    (tmp_path / "broken.json").write_text("{")
+    visitor.sign_in(visitor.server.key("adders"))
+    visitor.page.get_by_text("Add a suite").click()
+    button, field = (
+        visitor.page.get_by_role("button", name="Add the suite"),
+        visitor.page.get_by_label("Suite, as JSON"),
+    )
+    button.click()
+    expect(visitor.page.get_by_role("alert")).to_have_text("Choose the file of a suite.")
+    field.set_input_files(tmp_path / "broken.json")
+    button.click()
+    expect(visitor.page.get_by_role("alert")).to_have_text("broken.json is not JSON.")
+    field.set_input_files(tmp_path / "suite.json")
+    button.click()
+
+    expect(visitor.page.get_by_role("heading", name="Added", level=1)).to_be_visible()
 
 
 def test_a_note_says_who_left_it_by_the_key(visitor: Visit) -> None:

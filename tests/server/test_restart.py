@@ -12,6 +12,8 @@ from postgres import Cluster
 from running import CONFIG, all_events, create_suite, get_run, is_running, start_run, wait_for_run
 from serving import Server, wait_until
 
+pytestmark = pytest.mark.both_databases
+
 RUNS, CASES = 10, 6
 
 

@@ -24,6 +24,8 @@ from running import (
 )
 from serving import SUITES, Server, suite_document, wait_until
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture(scope="module")
 def runs_server(fresh_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -346,7 +348,7 @@ def test_runs_do_not_see_the_address_of_the_database(client: httpx2.Client, tmp_
     run_id = start_run(client, create_suite(client, [script]))
     wait_until((tmp_path / "begun").exists)
 
-    environs = [environ for environ in _environs(b"whet.service.child") if run_id.encode() in environ]
+    environs = [environ for environ in _environs(b"whet.run.child") if run_id.encode() in environ]
     (tmp_path / "go").touch()
     wait_for_run(client, run_id)
 

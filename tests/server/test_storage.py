@@ -17,10 +17,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from whet.errors import UsageError
-from whet.service.auth import create_key
+from whet.service.api.auth import create_key
 from whet.service.database import Database, metadata, open_database
 from whet.service.http import fingerprint
-from whet.service.runs import (
+from whet.service.service import Rates
+from whet.service.store.runs import (
     Ending,
     NewEvent,
     add_events,
@@ -30,8 +31,9 @@ from whet.service.runs import (
     get_run,
     start_run,
 )
-from whet.service.service import Rates
-from whet.service.suites import create_suite
+from whet.service.store.suites import create_suite
+
+pytestmark = pytest.mark.both_databases
 
 
 @pytest.fixture
@@ -208,12 +210,12 @@ def test_the_service_without_its_extra_says_what_to_install() -> None:
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
     assert ended.returncode == 2, ended.stderr
-    assert "pip install 'whet[server]'" in ended.stderr
+    assert "pip install 'whet-eval[server]'" in ended.stderr
 
 
 def test_the_client_needs_no_extra() -> None:
     script = (
-        "import sys, whet.cli.suites, whet.service.client; print(*sorted({n.partition('.')[0] for n in sys.modules}))"
+        "import sys, whet.cli.remote, whet.service.client; print(*sorted({n.partition('.')[0] for n in sys.modules}))"
     )
 
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -10,6 +10,8 @@ import httpx2
 import pytest
 from serving import SUITES, Server, suite_document
 
+pytestmark = pytest.mark.both_databases
+
 AS_JSON = {"content-type": "application/json"}
 NOBODY = "00000000-0000-4000-8000-000000000000"
 

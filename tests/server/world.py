@@ -6,11 +6,11 @@ import http.server
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import httpx2
+from msgspec import Struct
 from running import skill_archive, start_run, wait_for_run
 from serving import SUITES, suite_document
 
@@ -30,15 +30,14 @@ def packages(folder: Path) -> Iterator[str]:
     for name, verifier in {"helped": NEEDS_SKILL, "same": NEEDS_NOTHING}.items():
         (folder / f"{name}.tar.gz").write_bytes(skill_archive({"tests/test.sh": verifier, "README.md": "hello\n"}))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as served:
-        thread = threading.Thread(target=served.serve_forever)
+        thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield f"http://127.0.0.1:{served.server_port}"
         served.shutdown()
         thread.join()
 
 
-@dataclass(frozen=True)
-class World:
+class World(Struct, frozen=True):
     """An organisation with a suite that was run."""
 
     key: str

@@ -5,30 +5,30 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whet.agents.agent import Agent, AgentCommand, Signs, Task
-from whet.agents.observing import Observer
-from whet.agents.turns import Sieve
+from msgspec import Struct
+
+from whet.agents.contract import Agent, AgentCommand, Signs, Task
+from whet.agents.observe.model_activity import SignFilter
+from whet.agents.observe.observer import Observer
 from whet.errors import AttemptError
-from whet.ground.sandbox import Ended, Sink
-from whet.ground.secrets import Masker
+from whet.model.codec import decode_event
+from whet.model.events import Event
 from whet.model.run import Runner
-from whet.model.seen import Event
 from whet.model.session import Session, SessionSummary
-from whet.model.wire import decode_event
-from whet.run.ending import judge_ending
-from whet.testing.agent_contract import OTHERS, garbled
+from whet.run.attempt._ending import judge_ending
+from whet.sandbox.contract import Ended, Sink
+from whet.secrets import Masker
+from whet.testing.agent import OTHERS, garbled
 
 RECORDINGS = Path(__file__).parent
 # Where the recorded programs ran.
 WORKSPACE = Path("/tmp/ws/demo")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Read:
+class Read(Struct, frozen=True, kw_only=True):
     """What came out of a recording."""
 
     events: tuple[Event, ...]
@@ -85,7 +85,7 @@ def read_output(
         # In pieces, as they come from a pipe.
         for start in range(0, len(output), 4096):
             sink(output[start : start + 4096])
-        if isinstance(sink, Sieve):
+        if isinstance(sink, SignFilter):
             sink.finish()
         observer.finish()
         for event in agent.ending(collected or {}):
@@ -102,7 +102,7 @@ def sifted(signs: Signs | None, observer: Observer) -> Sink:
     """Output on its way to *observer*, its signs looked at."""
     if signs is None:
         return observer.feed
-    return Sieve(signs, observer.feed, masker=Masker(()), sign=observer.turn.sign, trouble=observer.take)
+    return SignFilter(signs, observer.feed, masker=Masker(()), sign=observer.turn.sign, trouble=observer.take)
 
 
 def garbled_output(agent: str, seed: int) -> bytes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from reading import RECORDINGS, task
 
-from whet.agents.acp import AcpAgent
-from whet.model import wire
+from whet.agents.acp.agent import AcpAgent
+from whet.model import codec
+from whet.model.events import CommandRun, Permission
 from whet.model.run import Runner
-from whet.model.seen import CommandRun, Permission
-from whet.testing.agent_contract import check_agent, garbled
+from whet.testing.agent import check_agent, garbled
 
 COMMANDS = {
     "claude": "claude-agent-acp",
@@ -53,7 +53,7 @@ def test_no_message_breaks_the_dialogue_or_its_reading(folder: str) -> None:
     for line in (*opening, *garbled(lines)):
         for event in agent.events(line):
             seen += 1
-            wire.decode_event(wire.encode(event))
+            codec.decode_event(codec.encode(event))
         for said in agent.dialogue.hear(line):
             assert said.endswith(b"\n")
 
@@ -80,7 +80,7 @@ def test_no_message_breaks_the_dialogue_or_its_reading(folder: str) -> None:
 def test_tokens_are_counted_as_those_of_other_agents(
     usage: dict[str, object], read: int | None, written: int | None
 ) -> None:
-    from whet.agents.acp_reading import read_tokens
+    from whet.agents.acp._events import read_tokens
 
     figures = read_tokens(usage)
 

@@ -10,8 +10,18 @@ import pytest
 from reading import Read, read_output, read_recording, task
 
 from whet.agents.claude_code import ClaudeCodeAgent
+from whet.model.events import (
+    CommandRun,
+    ContextAdded,
+    Message,
+    SessionEnded,
+    SkillSignal,
+    ToolCall,
+    ToolResult,
+    Trouble,
+    UsageSeen,
+)
 from whet.model.run import Runner
-from whet.model.seen import CommandRun, Message, SessionEnded, SkillSignal, ToolCall, ToolResult, Trouble, UsageSeen
 
 VERDICTS = {
     "auth_401": "provider",
@@ -155,6 +165,15 @@ def test_a_skill_that_was_loaded_is_explicit(name: str) -> None:
     assert [signal.skill for signal in read.of(SkillSignal)] == ["greeting"]
     assert [(skill.skill, skill.confidence) for skill in read.session.detected_skills] == [("greeting", "explicit")]
     assert read.session.steps == 3
+
+
+@pytest.mark.parametrize("name", ["skill", "skill_v2.1.197"])
+def test_the_text_of_a_skill_that_was_loaded_is_an_event_and_nothing_that_the_user_said(name: str) -> None:
+    read = _read(name)
+
+    (added,) = read.of(ContextAdded)
+    assert "Greet in one line, end with a full stop." in added.text
+    assert not any(message.role == "user" for message in read.of(Message))
 
 
 def test_a_skill_that_was_read_is_strong() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from reading import Read, read_output, read_recording, task
 
-from whet.agents.agent import AgentCommand
 from whet.agents.codex import CodexAgent
+from whet.agents.contract import AgentCommand
+from whet.model.events import CommandRun, FinalOutput, Message, ToolCall, ToolResult, Trouble
 from whet.model.run import Runner
-from whet.model.seen import CommandRun, FinalOutput, Message, ToolCall, ToolResult, Trouble
 
 VERDICTS = {
     "auth_401": "provider",

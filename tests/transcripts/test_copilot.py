@@ -9,8 +9,8 @@ import pytest
 from reading import RECORDINGS, Read, read_output, read_recording, task
 
 from whet.agents.copilot import CopilotAgent
+from whet.model.events import CommandRun, Message, SessionEnded, ToolCall, ToolResult, Trouble
 from whet.model.run import Runner
-from whet.model.seen import CommandRun, Message, SessionEnded, ToolCall, ToolResult, Trouble
 from whet.model.session import Usage
 
 VERDICTS = {

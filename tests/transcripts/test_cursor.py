@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from reading import RECORDINGS, Read, read_output, read_recording, task
 
-from whet.agents.cursor_agent import CursorAgent
+from whet.agents.cursor import CursorAgent
+from whet.model.events import CommandRun, Message, SessionEnded, ToolCall, ToolResult, Trouble
 from whet.model.run import Runner
-from whet.model.seen import CommandRun, Message, SessionEnded, ToolCall, ToolResult, Trouble
 from whet.model.suite import Case
 
 VERDICTS = {

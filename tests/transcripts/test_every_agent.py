@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from reading import RECORDINGS, garbled_output, read_output, task
 
-from whet.agents.programs import BY_TYPE
-from whet.model import plugins
+from whet import plugins
+from whet.agents.known import known_agent
 from whet.model.run import Runner
-from whet.run.session_state import login_secrets
+from whet.run.attempt.home import login_secrets
 
 # By the name of its folder of recordings.
 AGENTS = {
@@ -50,7 +50,9 @@ def test_no_record_breaks_it(folder: str, seed: int) -> None:
     [*((agent, False) for agent in AGENTS.values() if agent != "copilot"), ("opencode", True), ("cursor-agent", True)],
 )
 def test_the_login_that_an_agent_gets_can_be_masked(agent: str, inherit_home: bool, tmp_path: Path) -> None:
-    login = tmp_path / BY_TYPE[agent].files[0]
+    known = known_agent(agent)
+    assert known is not None
+    login = tmp_path / known.files[0]
     login.parent.mkdir(parents=True)
     login.write_text('{"token": "a-secret-of-the-user"}')
     runner = Runner(id="r", agent=agent, options={"inherit_home": inherit_home})

@@ -11,13 +11,14 @@ import pytest
 from reading import RECORDINGS, garbled_output, read_output, read_recording
 from test_every_agent import AGENTS
 
-from whet.model import plugins, wire
-from whet.model.run import Attempt, TrialKey, TrialResult
-from whet.model.seen import Event, Message, ToolCall, ToolResult, UsageSeen
+from whet import plugins
+from whet.model import codec
+from whet.model.events import Event, Message, ToolCall, ToolResult, UsageSeen
+from whet.model.run import AttemptResult, TrialKey, TrialResult
 from whet.model.session import SessionSummary
-from whet.record.trial_stream import RecordedAttempt, RecordedTrial
-from whet.report.export_atif import trajectory
-from whet.report.export_steps import Step, steps_of
+from whet.record.read.stream import RecordedAttempt, RecordedTrial
+from whet.report.export._atif import trajectory
+from whet.report.export._steps import ExportStep, steps_of
 
 # The recordings of agents that speak a protocol are dialogues, and are read in another way.
 ALL = sorted(
@@ -36,15 +37,15 @@ def _trajectory(name: str, folder: Path) -> dict[str, Any]:
     program = name.partition("/")[0]
     read = read_recording(plugins.find("agents", AGENTS[program])(), name)
     folder.mkdir(parents=True)
-    (folder / "events.jsonl").write_bytes(wire.encode_lines(read.events))
+    (folder / "events.jsonl").write_bytes(codec.encode_lines(read.events))
     session = SessionSummary(
         runner="r", agent=AGENTS[program], prompt="Do it.", final_output=read.session.final_output, model="m"
     )
-    attempt = Attempt(number=1, status="passed", duration_s=1, artifact_dir="a", usage=read.session.usage)
+    attempt = AttemptResult(number=1, status="passed", duration_s=1, artifact_dir="a", usage=read.session.usage)
     return _of(attempt, session, folder)
 
 
-def _of(attempt: Attempt, session: SessionSummary, folder: Path) -> dict[str, Any]:
+def _of(attempt: AttemptResult, session: SessionSummary, folder: Path) -> dict[str, Any]:
     result = TrialResult(
         key=TrialKey(suite="s", case="c", runner="r", arm="default", number=1),
         status="passed",
@@ -56,11 +57,11 @@ def _of(attempt: Attempt, session: SessionSummary, folder: Path) -> dict[str, An
     )
     trial = RecordedTrial(run="run", result=result, tags=(), weight=None, agent=None, model=None, run_dir=folder)
     made = trajectory(trial, RecordedAttempt(attempt=attempt, folder=folder, session=session), session)
-    found: dict[str, Any] = json.loads(wire.encode(made))
+    found: dict[str, Any] = json.loads(codec.encode(made))
     return found
 
 
-def _steps(*events: Event) -> list[Step]:
+def _steps(*events: Event) -> list[ExportStep]:
     return steps_of(SessionSummary(runner="r", agent="a", prompt="Go."), events)
 
 
@@ -125,8 +126,8 @@ def test_sub_agents_that_are_called_together_do_not_stand_in_each_other() -> Non
 
 def test_sub_agents_without_end_are_kept_to_a_depth(tmp_path: Path) -> None:
     talk = [(ToolCall(tool="t", args={"agent_name": "a"}), Message(role="assistant", text="b")) for _ in range(5000)]
-    (tmp_path / "events.jsonl").write_bytes(wire.encode_lines([event for pair in talk for event in pair]))
-    attempt = Attempt(number=1, status="failed", duration_s=1, artifact_dir="a")
+    (tmp_path / "events.jsonl").write_bytes(codec.encode_lines([event for pair in talk for event in pair]))
+    attempt = AttemptResult(number=1, status="failed", duration_s=1, artifact_dir="a")
 
     made = _of(attempt, SessionSummary(runner="r", agent="a", prompt="Go."), tmp_path)
 
@@ -163,9 +164,9 @@ def test_harbor_takes_the_trajectory_of_every_recording(harbor: Path, tmp_path: 
     paths = [tmp_path / "all" / name / "trajectory.json" for name in ALL]
     for name, path in zip(ALL, paths, strict=True):
         made = _trajectory(name, path.parent)
-        path.write_bytes(wire.encode_pretty(made))
+        path.write_bytes(codec.encode_pretty(made))
     wrong = tmp_path / "wrong.json"
-    wrong.write_bytes(wire.encode(made | {"steps": [made["steps"][0] | {"step_id": 2}]}))
+    wrong.write_bytes(codec.encode(made | {"steps": [made["steps"][0] | {"step_id": 2}]}))
 
     judged = subprocess.run(
         [str(harbor), "-c", _JUDGE, *map(str, (*paths, wrong))], capture_output=True, check=True, text=True
@@ -182,10 +183,10 @@ def test_harbor_takes_the_trajectory_of_every_recording(harbor: Path, tmp_path: 
 @pytest.mark.parametrize("folder", AGENTS)
 def test_harbor_takes_the_trajectory_of_garbled_output(folder: str, harbor: Path, tmp_path: Path) -> None:
     read = read_output(plugins.find("agents", AGENTS[folder])(), garbled_output(folder, 1), exit_code=1)
-    (tmp_path / "events.jsonl").write_bytes(wire.encode_lines(read.events))
-    attempt = Attempt(number=1, status="failed", duration_s=1, artifact_dir="a", usage=read.session.usage)
+    (tmp_path / "events.jsonl").write_bytes(codec.encode_lines(read.events))
+    attempt = AttemptResult(number=1, status="failed", duration_s=1, artifact_dir="a", usage=read.session.usage)
     path = tmp_path / "trajectory.json"
-    path.write_bytes(wire.encode(_of(attempt, SessionSummary(runner="r", agent="a", prompt="Go."), tmp_path)))
+    path.write_bytes(codec.encode(_of(attempt, SessionSummary(runner="r", agent="a", prompt="Go."), tmp_path)))
 
     judged = subprocess.run([str(harbor), "-c", _JUDGE, str(path)], capture_output=True, check=True, text=True)
 

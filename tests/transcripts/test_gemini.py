@@ -9,8 +9,8 @@ import pytest
 from reading import Read, read_output, read_recording, task
 
 from whet.agents.gemini import GeminiAgent
+from whet.model.events import CommandRun, Message, ToolCall, ToolResult, Trouble
 from whet.model.run import Runner
-from whet.model.seen import CommandRun, Message, ToolCall, ToolResult, Trouble
 from whet.model.session import Usage
 
 VERDICTS = {

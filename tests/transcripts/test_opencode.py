@@ -9,8 +9,8 @@ import pytest
 from reading import Read, read_output, read_recording, task
 
 from whet.agents.opencode import OpencodeAgent
+from whet.model.events import CommandRun, FinalOutput, Message, SessionEnded, ToolCall, ToolResult, Trouble
 from whet.model.run import Runner
-from whet.model.seen import CommandRun, FinalOutput, Message, SessionEnded, ToolCall, ToolResult, Trouble
 from whet.model.session import Usage
 
 VERDICTS = {

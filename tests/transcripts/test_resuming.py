@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 import pytest
 from reading import RECORDINGS, read_recording, task
 
-from whet.agents.agent import Resume
-from whet.model import plugins
+from whet import plugins
+from whet.agents.contract import Resume
 from whet.model.run import Runner
 from whet.model.session import Usage
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from reading import RECORDINGS, read_recording
 
-from whet.model import plugins
-from whet.model.seen import FileRead, SkillSignal
+from whet import plugins
+from whet.model.events import FileRead, SkillSignal
 
 AGENTS = {
     "claude": "claude-code",

@@ -8,12 +8,12 @@ import pytest
 from reading import RECORDINGS, Read, read_output, read_recording, task
 from test_every_agent import AGENTS
 
-from whet.agents.agent import Agent
+from whet import plugins
 from whet.agents.claude_code import ClaudeCodeAgent
+from whet.agents.contract import Agent
 from whet.agents.gemini import Chats
-from whet.model import plugins
-from whet.model.seen import CommandRun, FileRead, ToolCall, ToolResult
-from whet.testing.agent_contract import check_agent
+from whet.model.events import CommandRun, FileRead, ToolCall, ToolResult
+from whet.testing.agent import check_agent
 
 PROGRAMS = ("claude", "gemini", "opencode")
 

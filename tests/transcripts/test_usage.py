@@ -8,8 +8,8 @@ import pytest
 from reading import RECORDINGS, Read, read_recording
 from test_skills import AGENTS
 
-from whet.agents.agent import Resume
-from whet.model import plugins
+from whet import plugins
+from whet.agents.contract import Resume
 from whet.model.session import Usage
 
 GROSS = ("input_tokens", "output_tokens")

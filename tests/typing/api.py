@@ -21,8 +21,8 @@ from whet import (
     load_report,
     read_command,
 )
-from whet.reading.shell_matching import CommandMatcher
-from whet.reading.shell_simple import SimpleCommand
+from whet.shell._arguments import SimpleCommand
+from whet.shell.match import CommandMatcher
 
 WORDS = re.compile("words")
 PNPM = command("pnpm").arg("test").args("a", WORDS).option("--filter", "unit").flag("--watch").end_of_options().strict()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -11,25 +12,38 @@ from typing import Any
 
 import httpx2
 
-from whet.agents.gateway import Passage
-from whet.agents.gateway_ledger import Ledger
-from whet.agents.gateway_routes import PROVIDERS, Pass, Route
-from whet.agents.gateway_rules import Rules
-from whet.agents.gateway_tunnel import Tunnels
-from whet.agents.gateway_upstream import Upstream
-from whet.agents.turnstile import Turnstile
-from whet.ground.secrets import Masker
+from whet.gateway._rules import Rules
+from whet.gateway._server import AgentProxy
+from whet.gateway._tunnel import Tunnels
+from whet.gateway._upstream import Upstream
+from whet.gateway.rate_limit import LocalRateLimiter
+from whet.gateway.request_log import RequestLog
+from whet.gateway.routes import PROVIDERS, ProxyCredentials, Route
 from whet.model.suite import Limits
+from whet.secrets import Masker
 
 KEY = "sk-real-0123456789abcdef"
 ASK = {"model": "claude-sonnet-4-5", "stream": True, "tools": [{"name": "Bash"}], "messages": []}
 
 
 class Bench:
-    """A passage, its accounts, and a client that is the agent."""
+    """A proxy, its accounts, and a client that is the agent."""
 
-    def __init__(self, passage: Passage, given: Pass, ledger: Ledger, client: httpx2.AsyncClient, folder: Path) -> None:
-        self.passage, self.given, self.ledger, self.client, self.folder = passage, given, ledger, client, folder
+    def __init__(
+        self,
+        proxy: AgentProxy,
+        given: ProxyCredentials,
+        request_log: RequestLog,
+        client: httpx2.AsyncClient,
+        folder: Path,
+    ) -> None:
+        self.proxy, self.given, self.request_log, self.client, self.folder = (
+            proxy,
+            given,
+            request_log,
+            client,
+            folder,
+        )
         self.stops = 0
 
     def count_stop(self) -> None:
@@ -56,25 +70,41 @@ class Bench:
         """Where it listens."""
         return int(self.given.address.split(":")[2].split("/")[0])
 
-    async def raw(self, data: bytes, *, until: int = 1 << 20) -> bytes:
-        """Send bytes, and return what comes back until the connection ends or falls silent."""
+    async def raw(self, data: bytes) -> bytes:
+        """Send bytes, and return all that comes back.
+
+        After the first answer a last request makes the gateway hang up; what hid in *data* is answered before it.
+        """
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(data)
-        found = b""
-        # Long for the first word, on a busy machine; a connection may stay open after the last.
+        found, last_sent = b"", False
+        # Long for the first word, on a busy machine; some connections stay open without an answer that has an end.
         with suppress(TimeoutError, ConnectionError):
-            while len(found) < until:
-                async with asyncio.timeout(1.0 if found else 20.0):
+            while True:
+                async with asyncio.timeout(1.0 if found and not last_sent else 20.0):
                     piece = await reader.read(65536)
                 if not piece:
                     break
                 found += piece
+                if not last_sent and is_whole(found):
+                    writer.write(b"GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    last_sent = True
         writer.close()
         return found
 
     def path(self, rest: str = "/v1/messages") -> bytes:
         """The path of a request."""
         return ("/" + self.given.address.split("/", 3)[3] + rest).encode()
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether *data* begins with an answer that says its length and is all there."""
+    head, blank, body = data.partition(b"\r\n\r\n")
+    if head.startswith(b"HTTP/1.1 100"):
+        return is_whole(body)
+    if length := re.search(rb"(?i)\ncontent-length: (\d+)", head):
+        return bool(blank) and len(body) >= int(length[1])
+    return b"chunked" in head.lower() and body.endswith(b"0\r\n\r\n")
 
 
 @asynccontextmanager
@@ -92,22 +122,22 @@ async def bench(
     trusted: bool = True,
 ) -> AsyncIterator[Bench]:
     """Stand between an agent and the provider at *url*."""
-    upstream = Upstream(lambda _: Turnstile(most_requests))
+    upstream = Upstream(lambda _: LocalRateLimiter(most_requests))
     known = PROVIDERS[provider]
     route = Route(provider=known, url=url, keys={known.keys[0]: key})
     rules = Rules(provider=provider, requests=allow_requests, hosted_tools=hosted_tools)
     takes_turns = most_requests is not None
-    passage = Passage(route, upstream, rules=rules, tunnels=Tunnels(allow), takes_turns=takes_turns)
-    given = passage.given(passage.listen())
-    ledger = Ledger(folder / "requests.jsonl", masker=Masker([KEY]), limits=limits, trusted=trusted)
+    proxy = AgentProxy(route, upstream, rules=rules, tunnels=Tunnels(allow), takes_turns=takes_turns)
+    given = proxy.given(proxy.listen())
+    request_log = RequestLog(folder / "requests.jsonl", masker=Masker([KEY]), limits=limits, trusted=trusted)
     async with httpx2.AsyncClient(trust_env=False, timeout=20) as client:
-        found = Bench(passage, given, ledger, client, folder)
-        passage.begin(ledger, found.count_stop)
+        found = Bench(proxy, given, request_log, client, folder)
+        proxy.begin(request_log, found.count_stop)
         try:
             yield found
         finally:
-            await passage.close()
-            ledger.close()
+            await proxy.close()
+            request_log.close()
             await upstream.close()
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from whet.grade.scores import combined_status, rate_of
-from whet.model.comparison import Look, Stop
-from whet.model.event import ExecutionSummary, RunEnded, RunStarted, TrialEnded, TrialStarted
-from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Location
-from whet.model.run import Attempt, Execution, Plan, RunInfo, Runner, Trial, TrialKey, TrialResult
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from whet.decide.scores import combined_status, rate_of
+from whet.model.comparison import RoundAnalysis, Stop
+from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Location, TriggerFigures
+from whet.model.run import AttemptResult, Execution, Plan, RunInfo, Runner, Trial, TrialKey, TrialResult
+from whet.model.run_events import ExecutionSummary, RunEnded, RunStarted, TrialEnded, TrialStarted
 from whet.model.session import Usage
 from whet.model.skills import SkillLoads
 from whet.model.spending import Spending
 from whet.model.suite import Case, Check, Limits, Suite, WorkspaceSpec
-from whet.report.reporter import Reporter, ReporterContext
+from whet.report.contract import Reporter, ReporterContext
 
 Outcome = Callable[[TrialKey], TrialResult | None]
 
@@ -43,16 +45,16 @@ class Pipe(io.TextIOWrapper):
         return self.buffer.getvalue()
 
 
-@dataclass
-class MemoryResults:
+class MemoryResults(Struct):
     """Results that are made when they are asked for, so that the test itself holds none of them."""
 
     plan: Plan
     outcome: Outcome
     duration_s: float = 83.4
-    looks: tuple[Look, ...] = ()
+    looks: tuple[RoundAnalysis, ...] = ()
     stopped: Stop | None = None
     skill_loads: tuple[SkillLoads, ...] = ()
+    triggers: tuple[TriggerFigures, ...] = ()
     alive: int = 0
 
     @property
@@ -178,8 +180,9 @@ def errored(key: TrialKey, message: str = "the provider answered 529: overloaded
     return passed(key, **{**facts, **changed})
 
 
-def attempt(number: int, status: str = "errored") -> Attempt:
-    return Attempt(number=number, status=status, duration_s=1.0, artifact_dir=f"a/{number}")
+def attempt(number: int, status: str = "errored") -> AttemptResult:
+    value = None if status == "errored" else float(status == "passed")
+    return AttemptResult(number=number, status=status, duration_s=1.0, artifact_dir=f"a/{number}", value=value)
 
 
 def usage(tokens_in: int, tokens_out: int, cost: float | None = None) -> Usage:
@@ -194,8 +197,7 @@ def by_case(outcomes: Mapping[str, Outcome], default: Outcome = all_pass) -> Out
     return lambda key: outcomes.get(key.case, default)(key)
 
 
-@dataclass
-class Stage:
+class Stage(Struct):
     """A context with streams that can be read back."""
 
     target: Path | None = None

@@ -22,16 +22,16 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from whet.grade.expect.asserts import collecting
-from whet.grade.expect.rewriting import HelperFinder, SuiteLoader, rewrite_helpers, rewritten
-from whet.grade.expect.values import value_text
+from whet.checks.asserts.explain import collecting
+from whet.checks.asserts.rewrite import HelperFinder, SuiteLoader, compile_rewritten, rewriting_helpers
+from whet.checks.asserts.values import value_text
 
 _PATH = "/suites/shop.py"
 
 
 def run(source: str, **names: Any) -> dict[str, Any]:
     """Run a module with rewritten assertions, and give its names."""
-    exec(rewritten(textwrap.dedent(source).encode(), _PATH), names)
+    exec(compile_rewritten(textwrap.dedent(source).encode(), _PATH), names)
     return names
 
 
@@ -515,7 +515,7 @@ def test_lets_an_exception_of_the_expression_through() -> None:
 def test_lets_python_warn_once_of_what_the_author_wrote(source: str, text: str) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        rewritten(source.encode(), _PATH)
+        compile_rewritten(source.encode(), _PATH)
 
     assert [re.search(text, str(item.message)) is not None for item in caught] == [True]
     assert (caught[0].filename, caught[0].lineno) == (_PATH, 1)
@@ -526,7 +526,7 @@ def test_refuses_an_assertion_that_cannot_fail(test: str) -> None:
     source = f"def check(x, y):\n    if x:\n        assert {test}\n"
 
     with warnings.catch_warnings(record=True) as warned, pytest.raises(SyntaxError, match="is always true") as caught:
-        rewritten(source.encode(), _PATH)
+        compile_rewritten(source.encode(), _PATH)
 
     assert (caught.value.filename, caught.value.lineno, warned) == (_PATH, 3, [])
 
@@ -537,7 +537,7 @@ def test_refuses_what_python_refuses(source: str) -> None:
         compile(source.encode(), _PATH, "exec")
 
     with pytest.raises((SyntaxError, ValueError)) as ours:
-        rewritten(source.encode(), _PATH)
+        compile_rewritten(source.encode(), _PATH)
 
     assert (type(ours.value), str(ours.value)) == (type(plain.value), str(plain.value))
 
@@ -548,7 +548,7 @@ def test_reads_a_file_in_its_own_encoding(encoding: str) -> None:
     source = f"{cookie}\r\nassert x == 'ä\\d'\r\n".replace("\\d", "")
 
     with pytest.raises(AssertionError) as caught:
-        exec(rewritten(source.encode(encoding), _PATH), {"x": 1})
+        exec(compile_rewritten(source.encode(encoding), _PATH), {"x": 1})
 
     assert str(caught.value).splitlines() == ["assert x == 'ä'", "  left:  x = 1"]
 
@@ -707,7 +707,7 @@ def test_evaluates_what_python_evaluates_as_often_in_the_same_order_with_the_sam
         warnings.simplefilter("ignore")
         plain = compile(source, _PATH, "exec")
         try:
-            ours = rewritten(source, _PATH)
+            ours = compile_rewritten(source, _PATH)
         except SyntaxError as error:
             if "the assertion is always true" not in str(error):
                 raise
@@ -829,9 +829,8 @@ def test_rewrites_helpers_beside_the_suite_and_nothing_else(tmp_path: Path, impo
     imports(elsewhere)
     imports(suite)
 
-    rewrite_helpers(suite)
-    rewrite_helpers(suite)
-    module = load(suite / "shop.py")
+    with rewriting_helpers(suite):
+        module = load(suite / "shop.py")
 
     said = []
     for helper in (module.near_helper, module.deep, module.far_helper):
@@ -840,4 +839,4 @@ def test_rewrites_helpers_beside_the_suite_and_nothing_else(tmp_path: Path, impo
         said.append("left:  x = 2" in str(caught.value))
     assert said[:2] == [True, True]
     assert type(module.far_helper.__loader__) is not SuiteLoader
-    assert sum(isinstance(finder, HelperFinder) and finder.folder == suite for finder in sys.meta_path) == 1
+    assert not any(isinstance(finder, HelperFinder) for finder in sys.meta_path)

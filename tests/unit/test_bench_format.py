@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from whet.errors import SuiteError
 from whet.model.suite import Limits, Suite
-from whet.reading.claims import Contains, Exists, Passes, Quits
+from whet.reading.claims.forms import Contains, Exists, Passes, Quits
 from whet.reading.paths import Globs
 from whet.suites.format import load_suite
 
@@ -151,7 +151,7 @@ def test_every_problem_is_found_at_once_with_case_place_and_near_miss(tmp_path: 
         (suite_with(cases=[]), "has no cases"),
         (suite_with(cases={}), "must be a list of cases"),
         (suite_with(cases=["x"]), "cases[0] (line 1): must be an object"),
-        ([], "must be an object, not []"),
+        ([], "it is an empty list"),
         (suite_with(name=""), "name (line 1): must not be empty"),
         (suite_with(name=5), 'must be a string, not 5 | put it in quotes: "5"'),
         (suite_with(defaults=3), "defaults (line 1): must be an object"),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from whet.errors import SuiteError, UnknownName, UsageError
-from whet.model.benchmark import MISSING
-from whet.suites.benchmarks import LoadedBenchmark, find_benchmark, read_benchmark, read_tasks
+from whet.model.callable import MISSING
+from whet.suites.benchmark import LoadedBenchmark, find_benchmark, read_benchmark, read_tasks
 
 
 def task(identifier: str = "one", **changes: Any) -> dict[str, Any]:

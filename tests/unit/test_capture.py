@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from whet.errors import OutputTooLarge
-from whet.ground.secrets import Masker
 from whet.run.scratch import Capture
+from whet.secrets import Masker
 
 SECRET = "secret-0123456789"
 

@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from whet.suites.case_digests import case_digest
+from whet.suites.digests import case_digest
 from whet.suites.format import load_suite
 
 PYTHON = """

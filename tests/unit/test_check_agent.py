@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from whet.agents.agent import AgentCommand, AgentDefaults, Task
-from whet.model.seen import Event, FinalOutput, Message, SessionEnded, ToolCall, ToolResult, UsageSeen
-from whet.testing.agent_contract import ContractBroken, check_agent, garbled
+from whet.agents.contract import AgentCommand, AgentDefaults, Task
+from whet.model.events import Event, FinalOutput, Message, SessionEnded, ToolCall, ToolResult, UsageSeen
+from whet.testing.agent import ContractBroken, check_agent, garbled
 
 LINES = [
     {"type": "call", "id": "1"},

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec import Struct, field
 
-from whet.grade import claims as grader_module
-from whet.grade.claims import ClaimGrader
-from whet.grade.context import Shell
+from whet.checks.context import Shell
+from whet.grade.claims import grader as grader_module
+from whet.grade.claims.grader import ClaimGrader
 from whet.grade.evidence import Evidence
-from whet.ground.protecting import Surveyed
 from whet.model.grade import Changes, Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
-from whet.reading.claim_lines import read_claim
+from whet.reading.claims.lines import read_claim
+from whet.workspace.protected import WorkspaceSurvey
 
 Agent = Callable[[Path], object]
 
@@ -27,8 +27,7 @@ def nothing(workspace: Path) -> None:
     """An agent that does nothing."""
 
 
-@dataclass
-class Stage:
+class Stage(Struct):
     """A workspace, before and after an agent that is a function."""
 
     root: Path
@@ -37,11 +36,14 @@ class Stage:
     env: dict[str, str] = field(default_factory=dict)
     protect: tuple[str, ...] = ()
     surveyed: bool = True
+    before: WorkspaceSurvey = field(default_factory=WorkspaceSurvey)
 
     def __post_init__(self) -> None:
-        self.workspace = self.root / "w"
         self.workspace.mkdir()
-        self.before = Surveyed()
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "w"
 
     def write(self, name: str, text: str = "") -> Path:
         path = self.workspace / name

@@ -12,9 +12,21 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from whet.errors import ClaimError
-from whet.reading.claim_lines import read_claim
-from whet.reading.claim_objects import read_object, write_claim, write_object
-from whet.reading.claims import Absent, Changed, Claim, Contains, Created, Exists, Fails, Matches, Passes, Prints, Quits
+from whet.reading.claims.forms import (
+    Absent,
+    Changed,
+    Claim,
+    Contains,
+    Created,
+    Exists,
+    Fails,
+    Matches,
+    Passes,
+    Prints,
+    Quits,
+)
+from whet.reading.claims.lines import read_claim
+from whet.reading.claims.objects import read_object, write_claim, write_object
 from whet.reading.paths import clean_path
 from whet.reading.patterns import Pattern
 
@@ -68,12 +80,12 @@ def test_a_line_says_what_it_says(line: str, claim: Claim) -> None:
     [
         ("", "is empty", "file:<path> exists"),
         ("just do it", "has no prefix", "test:<command>"),
-        ("nofile:x", '"nofile:" begins no expectation', "no-file:x"),
-        ("File:a exists", '"File:" begins no expectation', "file:a exists"),
+        ("nofile:x", '"nofile:" does not begin an expectation', "no-file:x"),
+        ("File:a exists", '"File:" does not begin an expectation', "file:a exists"),
         ("file :x exists", "a space before the colon", "file:x exists"),
-        ("exists:a", '"exists:" begins no expectation', "file:a exists"),
-        ("dir:src exists", '"dir:" begins no expectation', "file:src exists"),
-        ("cmd:npm test", '"cmd:" begins no expectation', "test:npm test?"),
+        ("exists:a", '"exists:" does not begin an expectation', "file:a exists"),
+        ("dir:src exists", '"dir:" does not begin an expectation', "file:src exists"),
+        ("cmd:npm test", '"cmd:" does not begin an expectation', "test:npm test?"),
         ("src/auth.ts exists", "has no prefix", "file:src/auth.ts exists?"),
         ("npm test passes", "has no prefix", "test:npm test passes?"),
         ("file: exists", "path is missing", None),

@@ -10,12 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from whet.cli import errors
-from whet.cli.main import COMMANDS, application
-from whet.cli.running import request_of, run_command
+from whet.cli.grammar.application import application
+from whet.cli.grammar.commands import ALIASES, COMMANDS, FAMILIES, OLDER_FAMILIES, SECTIONS, Entry
+from whet.cli.run import request_of, run_command
+from whet.commit import commit_of_package
 from whet.errors import Problem, StoreError, SuiteError
 from whet.model.request import RunRequest, Selection
 from whet.version import __version__
@@ -38,33 +41,32 @@ UNUSED_BY_A_SCRIPTED_PYTHON_SUITE = {
     "statistics",
     "tarfile",
     "whet.agents.claude_code",
-    "whet.agents.gateway_ledger",
+    "whet.gateway.request_log",
     "whet.agents.programs",
-    "whet.agents.replay",
-    "whet.grade.checker",
-    "whet.grade.claims",
-    "whet.grade.expect.expect",
-    "whet.grade.judge",
-    "whet.grade.judge_client",
-    "whet.grade.rubrics",
-    "whet.ground.fetching",
-    "whet.ground.masking",
-    "whet.ground.unpacking",
-    "whet.ground.watermark",
+    "whet.agents.replay.agent",
+    "whet.grade.python._checker",
+    "whet.grade.claims.grader",
+    "whet.checks.expect",
+    "whet.grade.judge.judge",
+    "whet.grade.judge.client",
+    "whet.grade.judge.rubrics",
+    "whet.packages.fetch",
+    "whet.workspace.mask_files",
+    "whet.packages.unpack",
+    "whet.workspace.watermark",
     "whet.plan.resume",
-    "whet.reading.shell_commands",
-    "whet.record.recorded_run",
-    "whet.record.verifying",
-    "whet.run.batch",
-    "whet.run.contamination",
+    "whet.shell.parse",
+    "whet.record.read.run",
+    "whet.record.verify.verify",
+    "whet.run.other.batch",
+    "whet.run.attempt._contamination",
     "whet.run.controls",
-    "whet.run.conversation",
-    "whet.run.judging",
+    "whet.run.attempt._conversation",
     "whet.run.readiness",
     "whet.service",
     "whet.suites.bench",
-    "whet.suites.evals",
-    "whet.suites.foreign",
+    "whet.suites.evals.format",
+    "whet.suites.other_tools.shared",
     "yaml",
     "zipfile",
 }
@@ -87,7 +89,7 @@ def whet(*arguments: str | Path, cwd: Path | None = None, **environ: str) -> sub
         text=True,
         cwd=cwd,
         env=kept | {"HOME": "/nowhere"} | environ,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -97,7 +99,7 @@ def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:
         [sys.executable, "-c", SHOW_MODULES, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
         cwd=cwd,
     )
@@ -107,7 +109,7 @@ def imported_by(*arguments: str, cwd: Path | None = None) -> set[str]:
 
 
 def request_for(*arguments: str) -> RunRequest:
-    context = run_command.make_context("run", list(arguments))
+    context = run_command.make_context("run", list(arguments), help_option_names=["-h", "--help"])
     return request_of("run", dict(context.params))
 
 
@@ -120,7 +122,14 @@ def test_the_version_is_said_without_importing_click() -> None:
 def test_the_help_is_printed_without_importing_a_command_or_anything_heavy() -> None:
     modules = imported_by("--help")
 
-    assert not modules & (HEAVY | {f"whet.cli.{name}" for name in COMMANDS})
+    assert not modules & (HEAVY | {f"whet.cli.{entry.home}" for entry in COMMANDS.values()})
+
+
+def test_the_library_for_mcp_is_imported_only_to_serve() -> None:
+    modules = imported_by("mcp", "--help")
+
+    assert "whet.cli.mcp" in modules
+    assert not {name for name in modules if name.startswith(("mcp", "whet.mcp_server", "pydantic"))}
 
 
 @pytest.fixture
@@ -140,42 +149,43 @@ def project(tmp_path: Path) -> Path:
 def test_a_scripted_case_of_a_python_suite_is_run_without_importing_what_others_need(project: Path) -> None:
     modules = imported_by("run", "suite.py", cwd=project)
 
-    assert "whet.run.trial" in modules
+    assert "whet.run.attempt.trial" in modules
     assert all(find_spec(name) for name in UNUSED_BY_A_SCRIPTED_PYTHON_SUITE if name.startswith("whet."))
     assert not modules & UNUSED_BY_A_SCRIPTED_PYTHON_SUITE
 
 
-def test_the_nursery_and_the_probe_start_before_the_event_loop_is_imported(project: Path) -> None:
+def test_the_fork_server_and_the_probe_start_before_the_suite_is_loaded(project: Path) -> None:
     noting = """
 import sys
 from whet.run import flow
 def note(name, start):
     def noted(*args):
-        print(name, "asyncio" in sys.modules, "whet.run.trial" in sys.modules, file=sys.stderr)
+        print(name, file=sys.stderr)
         return start(*args)
     return noted
-flow.wardens.start = note("nursery", flow.wardens.start)
+flow.supervisors.start = note("fork server", flow.supervisors.start)
 flow.probe_early = note("probe", flow.probe_early)
+flow.load_suite = note("suite", flow.load_suite)
 from whet.cli.main import run
 sys.argv = ["whet", "run", "suite.py"]
 sys.exit(run())
 """
 
     done = subprocess.run(
-        [sys.executable, "-c", noting], capture_output=True, text=True, timeout=60, check=True, cwd=project
+        [sys.executable, "-c", noting], capture_output=True, text=True, timeout=300, check=True, cwd=project
     )
 
-    assert done.stderr == "nursery False False\nprobe False False\n"
+    assert done.stderr == "fork server\nprobe\nsuite\n"
 
 
 def test_a_dry_run_starts_no_process(project: Path) -> None:
-    code = "from whet.run import flow; flow.wardens.start = flow.probe_early = None\n" + SHOW_MODULES
+    code = "from whet.run import flow; flow.supervisors.start = flow.probe_early = None\n" + SHOW_MODULES
 
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "suite.py", "--dry-run"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
         cwd=project,
     )
@@ -183,10 +193,12 @@ def test_a_dry_run_starts_no_process(project: Path) -> None:
     assert "one" in done.stdout
 
 
-def test_the_version_is_the_packages() -> None:
+def test_the_version_names_the_commit_of_the_package() -> None:
+    commit = commit_of_package() or "commit unknown"
+
     done = whet("--version")
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"whet {__version__}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"whet {__version__} ({commit})\n", "")
 
 
 @pytest.mark.parametrize("arguments", [(), ("-h",), ("--help",)])
@@ -194,18 +206,85 @@ def test_help_lists_every_command(arguments: tuple[str, ...]) -> None:
     done = whet(*arguments)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert all(f"  {name} " in done.stdout and text in done.stdout for name, text in COMMANDS.items())
+    assert all(f"\n{heading}:\n" in done.stdout for heading in SECTIONS)
+    assert all(f"  {name} " in done.stdout and entry.help in done.stdout for name, entry in COMMANDS.items())
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_says_of_a_command_what_the_command_says_of_itself(name: str) -> None:
-    group = application()
+# Every way to a command, by what it finds: as the help lists it, in its family, without it, and by another word.
+WAYS: dict[tuple[str, ...], Entry] = {
+    **{(name,): entry for name, entry in COMMANDS.items()},
+    **{(family, name): entry for family, members in FAMILIES.items() for name, entry in members.items()},
+    **{(name,): entry for members in OLDER_FAMILIES.values() for name, entry in members.items()},
+    **{(word,): COMMANDS[name] for word, name in ALIASES.items()},
+}
 
-    found = group.get_command(None, name)  # type: ignore[arg-type]
 
-    assert found is not None
-    assert found.get_short_help_str(200) == COMMANDS[name]
-    assert CliRunner().invoke(group, [name, "-h"]).exit_code == 0
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_the_help_says_of_a_command_what_the_command_says_of_itself(way: tuple[str, ...]) -> None:
+    command: click.Command | None = application()
+
+    for word in way:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+
+    assert command is not None
+    assert command.get_short_help_str(200) == WAYS[way].help
+    assert CliRunner().invoke(application(), [*way, "-h"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("members", "family"), [(tuple(FAMILIES["callable"]), "callable"), (tuple(FAMILIES["service"]), "service")]
+)
+def test_members_of_a_family_are_listed_in_its_help_and_not_in_that_of_whet(
+    members: tuple[str, ...], family: str
+) -> None:
+    top_help = whet("--help").stdout
+    family_help = whet(family, "--help").stdout
+
+    assert all(f"  {name} " in family_help for name in members)
+    assert [name for name in members if f"  {name} " in top_help] == [name for name in members if name in COMMANDS]
+
+
+def test_a_group_without_a_command_prints_its_help_and_fails() -> None:
+    done = whet("service")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Usage: whet service ")
+
+
+@pytest.mark.parametrize("arguments", [("help",), ("help", "run"), ("help", "service", "keys")])
+def test_help_is_also_a_word(arguments: tuple[str, ...]) -> None:
+    done = whet(*arguments)
+
+    assert done.stdout == whet(*arguments[1:], "--help").stdout
+
+
+@pytest.mark.parametrize("word", ["version", "-V"])
+def test_the_version_is_found_by_other_words_too(word: str) -> None:
+    done = whet(word)
+
+    assert done.stdout == whet("--version").stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("check", "type: whet validate"),
+        ("show", "type: whet view"),
+        ("xyzzy", 'see "whet --help"'),
+        ("creat", 'did you mean "create"?'),
+        ("suite.py", "whet run suite.py"),
+        ("shout", "whet eval shout"),
+    ],
+)
+def test_a_word_that_is_no_command_is_answered_with_what_to_type(tmp_path: Path, word: str, hint: str) -> None:
+    (tmp_path / "suite.py").touch()
+    (tmp_path / "shout").mkdir()
+    (tmp_path / "shout" / "skill.json").touch()
+
+    done = whet(word, cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (2, f'error[name]: no command is called "{word}"\n  {hint}\n')
 
 
 def test_an_unknown_command_is_answered_with_the_nearest() -> None:
@@ -226,7 +305,13 @@ def test_an_unknown_option_is_answered_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run",), 'error[usage]: no suite was given\n  name its file, such as "whet run suite.py"\n'),
+        (
+            ("run",),
+            (
+                "error[usage]: no suite was given\n"
+                '  name its file, such as "whet run suite.py"; or write a first one: whet init\n'
+            ),
+        ),
         (("run", "no.py"), "error[usage]: no.py: no such file or folder\n"),
         (("config", "no"), "error[usage]: no: no such file or folder\n"),
         (
@@ -337,7 +422,9 @@ def test_a_schema_that_does_not_exist_is_refused_with_the_ones_that_do() -> None
     done = whet("schema", "reslts")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error[usage]: invalid value for 'bench|results|suite': 'reslts' is not ")
+    assert done.stderr.startswith(
+        'error[usage]: invalid value for \'[NAME]\': no schema is called "reslts"; did you mean "results"?'
+    )
 
 
 def raising(error: BaseException) -> Any:
@@ -355,7 +442,7 @@ def test_each_problem_of_a_suite_has_a_line_and_a_hint(capsys: pytest.CaptureFix
         ]
     )
 
-    code = errors.guarded(raising(found))
+    code = errors.guard(raising(found))
 
     assert code == 2
     assert capsys.readouterr().err == (
@@ -363,24 +450,34 @@ def test_each_problem_of_a_suite_has_a_line_and_a_hint(capsys: pytest.CaptureFix
     )
 
 
+def test_what_a_suite_says_never_changes_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    found = SuiteError([Problem("a\33[31mb.json", 'has "\7\u202e\u00e9"', field="\33]0;t\7", hint="\33[2J\nsecond")])
+
+    errors.guard(raising(found))
+
+    assert capsys.readouterr().err == (
+        'error[suite]: a\\x1b[31mb.json: \\x1b]0;t\\x07: has "\\x07\\u202e\u00e9"\n  \\x1b[2J\n  second\n'
+    )
+
+
 def test_a_record_that_cannot_be_read_is_told_with_every_line_of_its_hint(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code = errors.guarded(raising(StoreError("no run is called x", hint="first\nsecond")))
+    code = errors.guard(raising(StoreError("no run is called x", hint="first\nsecond")))
 
     assert code == 2
     assert capsys.readouterr().err == "error[store]: no run is called x\n  first\n  second\n"
 
 
 def test_an_interrupt_before_anything_runs_has_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    code = errors.guarded(raising(KeyboardInterrupt()))
+    code = errors.guard(raising(KeyboardInterrupt()))
 
     assert code == 130
     assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_an_unforeseen_error_keeps_its_traceback_and_asks_for_a_report(capsys: pytest.CaptureFixture[str]) -> None:
-    code = errors.guarded(raising(ZeroDivisionError("oh")))
+    code = errors.guard(raising(ZeroDivisionError("oh")))
 
     printed = capsys.readouterr().err
     assert code == 70
@@ -391,7 +488,7 @@ def test_an_unforeseen_error_keeps_its_traceback_and_asks_for_a_report(capsys: p
 
 
 def test_a_broken_pipe_to_somebody_else_is_not_hidden(capsys: pytest.CaptureFixture[str]) -> None:
-    code = errors.guarded(raising(BrokenPipeError()))
+    code = errors.guard(raising(BrokenPipeError()))
 
     assert code == 70
     assert "BrokenPipeError" in capsys.readouterr().err
@@ -432,6 +529,6 @@ def test_colour_is_for_terminals_whose_owner_wants_it(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: tty)
 
-    errors.guarded(raising(StoreError("gone")))
+    errors.guard(raising(StoreError("gone")))
 
     assert ("\033[1;31merror[store]\033[0m: gone" in capsys.readouterr().err) is coloured

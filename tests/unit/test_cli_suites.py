@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from whet.suites.format import load_suite
+from whet_process import type_whet
 
 GOOD = '{"name": "s", "cases": [{"id": "a", "prompt": "p", "expect": ["test:true"]}]}'
 WARNED = GOOD.replace('"name"', '"nmae": 1, "name"')
 
 
 def whet(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "whet", *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
+    return type_whet(*arguments, cwd=folder)
 
 
 def test_suites_of_every_format_are_validated_and_counted(tmp_path: Path) -> None:

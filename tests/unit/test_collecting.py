@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from whet.agents.agent import AgentCommand, Rows
-from whet.ground.secrets import Masker
-from whet.run import session_state as collecting
-from whet.run.session_state import collected
+from whet.agents.contract import AgentCommand, Rows
+from whet.run.attempt import home as collecting
+from whet.run.attempt.home import collect_files
+from whet.secrets import Masker
 
 ROWS = {"rows": Rows("a.db", "SELECT name, size FROM part")}
 
@@ -25,7 +25,7 @@ def test_files_are_found_by_name_and_by_pattern_and_secrets_are_masked(tmp_path:
     (tmp_path / "usage.json").write_text("{}")
     (tmp_path / "chats" / "a.jsonl").write_text("the key is sk-very-secret-000000")
 
-    found = collected(tmp_path, asked("usage.json", "chats/*.jsonl", "missing"), Masker(["sk-very-secret-000000"]))
+    found = collect_files(tmp_path, asked("usage.json", "chats/*.jsonl", "missing"), Masker(["sk-very-secret-000000"]))
 
     assert set(found) == {"usage.json", "chats/a.jsonl"}
     assert b"sk-very" not in found["chats/a.jsonl"]
@@ -39,7 +39,7 @@ def test_what_leads_out_of_the_home_is_left_out(tmp_path: Path) -> None:
     (home / "chats").symlink_to(outside)
     (home / "usage.json").symlink_to(outside / "a.jsonl")
 
-    assert collected(home, asked("usage.json", "chats/*.jsonl", "chats/a.jsonl"), Masker()) == {}
+    assert collect_files(home, asked("usage.json", "chats/*.jsonl", "chats/a.jsonl"), Masker()) == {}
 
 
 def test_rows_of_a_database_are_lines_also_while_its_log_is_not_merged(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_rows_of_a_database_are_lines_also_while_its_log_is_not_merged(tmp_path:
         database.execute("INSERT INTO part VALUES ('a', 1), ('b', 2)")
         database.commit()
 
-        found = collected(tmp_path, asked(rows=ROWS), Masker())
+        found = collect_files(tmp_path, asked(rows=ROWS), Masker())
 
     assert found == {"rows": b'{"name":"a","size":1}\n{"name":"b","size":2}\n'}
 
@@ -57,7 +57,7 @@ def test_rows_of_a_database_are_lines_also_while_its_log_is_not_merged(tmp_path:
 def test_what_is_no_such_database_gives_no_rows(tmp_path: Path) -> None:
     (tmp_path / "a.db").write_bytes(b"anything")
 
-    assert collected(tmp_path, asked(rows=ROWS), Masker()) == {"rows": b""}
+    assert collect_files(tmp_path, asked(rows=ROWS), Masker()) == {"rows": b""}
 
 
 def test_a_database_that_never_stops_answering_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,4 +66,4 @@ def test_a_database_that_never_stops_answering_is_left(tmp_path: Path, monkeypat
     with closing(sqlite3.connect(tmp_path / "a.db")) as database:
         database.execute(f"CREATE VIEW part AS {endless}")
 
-    assert collected(tmp_path, asked(rows=ROWS), Masker()) == {"rows": b""}
+    assert collect_files(tmp_path, asked(rows=ROWS), Masker()) == {"rows": b""}

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import random
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
-from whet.grade.comparison import compare_arms, compare_candidates, comparisons_of, decide
-from whet.grade.gate import gate_cost, gate_like_these, more_to_decide, rates_of
+from whet.decide.comparison import compare_arms, compare_candidates, comparisons_of, decide
+from whet.decide.gate import gate_cost, gate_like_these, more_to_decide, rates_of
 from whet.model.comparison import ArmSamples, Comparison, RunSamples, Sampled
-from whet.report.comparison import (
-    comparison_document,
-    comparison_lines,
-    comparisons_document,
-    meaning,
-    sentence,
-)
+from whet.report.decisions.documents import ComparisonsDocument, comparison_document, comparisons_document
+from whet.report.decisions.words import comparison_lines, meaning, sentence
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import decisions
@@ -322,16 +318,13 @@ def test_a_gate_on_other_cases_asks_that_they_are_better_too():
 def test_the_document_has_one_comparison_or_a_list():
     found = _compared({"a": "pf"}, {"a": "pp"})
 
-    one, two = comparisons_document([found]), comparisons_document([found, found])
+    one, two = comparisons_document([found], [()], [()]), comparisons_document([found] * 2, [()] * 2, [()] * 2)
 
     assert one == comparison_document(found)
-    assert (one["schema"], one["verdict"], one["baseline"], one["candidate"]) == (
-        "whet/comparison/1",
-        "inconclusive",
-        "old",
-        "new",
-    )
-    assert two == {"schema": "whet/comparison/1", "comparisons": [one, one]}
+    assert (one.verdict, one.baseline, one.candidate) == ("inconclusive", "old", "new")
+    assert to_builtins(one)["schema"] == "whet/comparison/1"
+    assert two == ComparisonsDocument(comparisons=(one, one))
+    assert to_builtins(two)["schema"] == "whet/comparisons/1"
 
 
 _CORNERS = [

@@ -5,21 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from reporting import MemoryResults, Stage, all_pass, make_info, make_plan
 
+from whet.callable._summary import summarize
+from whet.callable.report import read_reports, reports_json
+from whet.callable.report_files import compare, reports_csv, reports_markdown
 from whet.errors import SuiteError, UsageError
-from whet.grade.summary import summarize
-from whet.model.benchmark import CompletionReport, Evaluated, Sample, SampleStatus
-from whet.model.event import RunEnded
+from whet.model.callable import CompletionReport, EvaluationOutcome, Sample, SampleStatus
+from whet.model.run_events import RunEnded
 from whet.model.session import Usage, guessed
-from whet.report.completion import read_reports, reports_json
-from whet.report.completion_files import compare, reports_csv, reports_markdown
-from whet.report.terminal import TerminalReporter
+from whet.report.terminal.reporter import TerminalReporter
 
 
 def call(
@@ -103,7 +103,7 @@ def test_the_terminal_marks_tokens_that_were_guessed() -> None:
             info=make_info(command="eval"),
             results=MemoryResults(plan, all_pass),
             interrupted=False,
-            evaluated=Evaluated(reports=reports),
+            evaluated=EvaluationOutcome(reports=reports),
         )
     )
 

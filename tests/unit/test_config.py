@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from whet.cli.callables import eval_command
-from whet.cli.running import bench_command, run_command
+from whet.cli.callable import eval_command
+from whet.cli.run import bench_command, run_command
 from whet.errors import ConfigError
 from whet.model.request import Settings
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
-from whet.plan.settings import describe, entries, load_settings
-from whet.plan.settings_table import GIVEN, SETTINGS, rows_in
-from whet.reading.settings_files import is_project_root
+from whet.plan.settings.load import describe, entries, load_settings
+from whet.plan.settings.table import GIVEN, SETTINGS, rows_in
+from whet.reading.toml import is_project_root
 
 
 def write(folder: Path, text: str, name: str = "whet.toml") -> Path:
@@ -453,7 +453,7 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "whet.toml: run.bogus: is not a known field (known: cwd, output_dir, schedule, max_parallel, trials, "
             "retries, max_steps, max_cost_usd, tags, workspace, reporters, sandbox, container, image, install, "
             "keep_warm, keep_services, mounts, allow_env, check_network, record_to, cassette, cassette_mode, "
-            "cassette_speed, on, controls)"
+            "cassette_speed, on, run_to_end, controls, vary)"
         ),
         "whet.toml: run.trials: must be an integer of at least 1 and at most 1,000,000, not 0",
         "whet.toml: runners.x.agent.model: must be a string, not 1",

@@ -8,25 +8,25 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from whet.errors import AgentNotFound, GraderError, Problem, SandboxError, SuiteError
+from whet.grade.contract import Grader
 from whet.grade.evidence import Evidence
-from whet.grade.grader import Grader
-from whet.ground.local import LocalSandbox
-from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink
-from whet.model.event import RunEnded, RunEvent, TrialEnded
 from whet.model.grade import Grade
 from whet.model.run import TrialResult
+from whet.model.run_events import RunEnded, RunEvent, TrialEnded
 from whet.model.suite import Case, Check, Suite
-from whet.report.reporter import ReporterContext
+from whet.report.contract import ReporterContext
+from whet.sandbox.contract import Availability, Boundary, Command, Ended, Sink
+from whet.sandbox.local import LocalSandbox
 from whet.testing import ContractBroken, check_format, check_grader, check_reporter, check_sandbox
-from whet.testing.sandbox_contract import PROMISES, check_promise
+from whet.testing.sandbox import PROMISES, check_promise
 
 CHECK = Check(grader="short", params={"most": 5}, label="is short", weight=2.0)
 
@@ -113,7 +113,7 @@ def test_what_a_grader_cannot_decide_arrives_as_its_own_error() -> None:
         (Forgetful, "`grade_all` decides"),
         (Unsure, "`informs` is None"),
         (Labelling, "`classify` returns 'too long', not a FailureClass or None"),
-        (Alone, "does not derive from whet.grade.grader.Grader"),
+        (Alone, "does not derive from whet.grade.contract.Grader"),
         (changed(value=1.5), "the value of a grade is 1.5; it is from 0 to 1"),
         (changed(value=float("nan")), "the value of a grade is nan"),
         (changed(check="other"), 'a grade is of the check "other", not of "is short"'),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.ground.masking import is_database, mask_database
-from whet.ground.secrets import Masker
+from whet.secrets import Masker
+from whet.workspace.mask_files import is_database, mask_database
 
 SECRET = "sk-secret-value-0000000000"
 
@@ -91,7 +91,7 @@ def test_a_file_that_only_looks_like_a_database_is_an_error(tmp_path: Path) -> N
 
 
 def test_a_trigger_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.ground.masking._PATIENCE_S", 0.2)
+    monkeypatch.setattr("whet.workspace.mask_files._PATIENCE_S", 0.2)
     path = made(
         tmp_path / "a.db",
         "CREATE TABLE said (words TEXT)",

@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from whet.agents.acp_dialogue import AcpDialogue, Opening
-from whet.agents.turns import Turn
+from whet.agents.acp._dialogue import AcpDialogue, Opening
+from whet.agents.observe.model_activity import ModelActivity
 from whet.errors import OutputTooLarge
-from whet.ground.local import LocalSandbox
-from whet.ground.sandbox import Boundary, Command, Ended
-from whet.run.dialogue import LiveAgent, Streams
+from whet.run.attempt._dialogue import LiveAgent, Streams
+from whet.sandbox.contract import Boundary, Command, Ended
+from whet.sandbox.local import LocalSandbox
 
 TALKER = Path(__file__).parents[1] / "flow" / "acp_talker.py"
 
@@ -30,15 +30,14 @@ def talk(
     async def ask_all(sandbox: LocalSandbox) -> list[Ended]:
         command = Command(argv=("python3", str(TALKER)), env={"PATH": os.environ["PATH"]}, cwd=folder)
         dialogue, turns = AcpDialogue(Opening(cwd=str(folder))), []
-        async with LiveAgent(last=False) as live:
+        async with LiveAgent(prompts=len(prompts)) as live:
             for prompt in prompts:
-                live.last = prompt == prompts[-1]
                 ended = await live.ask(
                     lambda out, log: sandbox.open(command, Boundary(writable=(folder,)), stdout=out, stderr=log),
                     dialogue,
                     prompt,
                     timeout_s=timeout_s,
-                    turn=Turn(timeout_s),
+                    turn=ModelActivity(timeout_s),
                     streams=Streams(stdout=out.extend, stderr=lambda _: None, sent=sent.extend),
                 )
                 turns.append(ended)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.grade.amounts import ratio_of_means
-from whet.grade.difference import case_chance, chance, difference, holm, rate_on_these_cases
-from whet.grade.like_these import difference_like_these
-from whet.grade.quantiles import z_of
+from whet.decide.amounts import ratio_of_means
+from whet.decide.difference import case_chance, chance, difference, holm, rate_on_these_cases
+from whet.decide.like_these import difference_like_these
+from whet.decide.quantiles import z_of
 
 
 def _arm(rates: dict[str, tuple[int, int]]) -> dict[str, list[float]]:
@@ -205,6 +205,18 @@ def test_a_ratio_of_costs_has_an_interval_that_excludes_what_is_far_off():
     assert found is not None
     assert found.value == pytest.approx(2.0)
     assert 1.5 < found.low < 2.0 < found.high < 2.7
+
+
+def test_costs_of_cases_with_one_trial_each_have_a_ratio_by_how_far_the_arms_are_apart_in_each():
+    baseline = {"a": [1.0], "b": [10.0], "c": [100.0], "d": [1000.0]}
+    alike = ratio_of_means(baseline, {case: [2.0 * cost] for case, [cost] in baseline.items()})
+    mixed = ratio_of_means(baseline, {"a": [4.0], "b": [10.0], "c": [400.0], "d": [1000.0]})
+
+    assert alike is not None
+    assert mixed is not None
+    assert alike.value == pytest.approx(2.0)
+    assert alike.low < 2.0 < alike.high
+    assert mixed.low < 1.0 < mixed.high
 
 
 def test_nothing_has_no_ratio():

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from whet.grade.assertions import Subject, decide_assertion
+from whet.grade.answers.assertions import AssertionSubject, decide_assertion
 from whet.model.eval_cases import Assertion
 from whet.model.session import Session, SessionSummary, guessed
 
 
-def subject(output: str, workspace: Path) -> Subject:
+def subject(output: str, workspace: Path) -> AssertionSubject:
     summary = SessionSummary(runner="demo", agent="scripted", prompt="Go.", final_output=output)
-    return Subject(session=Session.of(summary, ()), workspace=workspace)
+    return AssertionSubject(session=Session.of(summary, ()), workspace=workspace)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from whet.errors import SuiteError
 from whet.model.eval_cases import TaskPackage, TriggerQuery
-from whet.suites.eval_documents import (
+from whet.suites.evals.documents import (
     not_runnable_reasons,
     read_manifest,
     read_patch,

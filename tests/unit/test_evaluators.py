@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whet import plugins
+from whet.checks.context import Shell
 from whet.errors import CheckTimedOut, GraderError, UsageError
-from whet.grade.context import Shell
-from whet.grade.evaluator_graders import find_scorer
-from whet.grade.evaluators import contains, exact, json_schema, regex
-from whet.grade.evidence import AnswerEvidence
-from whet.grade.grader import grader_class
-from whet.model import plugins
-from whet.model.benchmark import BenchmarkTask, Evaluator, Expected
+from whet.grade.answers.compare import contains, exact, json_schema, regex
+from whet.grade.answers.evaluators import find_scorer
+from whet.grade.contract import grader_class
+from whet.grade.evidence import Evidence, GradedAnswer
+from whet.model.callable import BenchmarkTask, Evaluator, Expected
 from whet.model.grade import Changes, Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
@@ -159,7 +159,7 @@ def evaluate(folder: Path, asked: BenchmarkTask, output: Any, sandbox_name: str 
     check = Check(grader=asked.evaluator.kind, params={"task": asked}, weight=asked.weight)
     case = Case(id=asked.id, prompt="", checks=(check,))
     grader = grader_class(check.grader)(Suite(name="b", cases=(case,), source=folder / "b.json", digest=""))
-    evidence = AnswerEvidence(
+    evidence = Evidence(
         case=case,
         session=SessionSummary(runner="s", agent="skill", prompt=""),
         events_path=None,
@@ -169,10 +169,7 @@ def evaluate(folder: Path, asked: BenchmarkTask, output: Any, sandbox_name: str 
         shell=Shell(sandbox=sandbox_name),
         keep=lambda name, text: None,
         timeout_s=20,
-        output=output,
-        skill_id="s",
-        sandbox=plugins.find("sandboxes", sandbox_name)(),
-        **more,
+        answer=GradedAnswer(output=output, skill_id="s", sandbox=plugins.find("sandboxes", sandbox_name)(), **more),
     )
     try:
         return anyio.run(grader.grade, check, evidence)

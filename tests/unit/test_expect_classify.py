@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from whet import FailureClass, Session, expect
-from whet.grade.expect.group import ExpectationFailed
-from whet.grade.expect.rewriting import rewritten
-from whet.model.seen import CommandRun
+from whet.checks.asserts.rewrite import compile_rewritten
+from whet.checks.message import ExpectationFailed
+from whet.model.events import CommandRun
 
 REPORT = Session(runner="demo", agent="scripted", prompt="Go.", events=(CommandRun(command="pnpm test"),))
 ALIAS = FailureClass(id="wrong-cli-alias", label="Wrong CLI alias")
@@ -48,7 +48,7 @@ def test_a_plain_assert_of_a_suite_has_its_class() -> None:
                 assert value == 4
     """
     names: dict[str, Any] = {"expect": expect}
-    exec(rewritten(dedent(source).encode(), "/suites/shop.py"), names)
+    exec(compile_rewritten(dedent(source).encode(), "/suites/shop.py"), names)
 
     assert _class(lambda: names["check"](3)) == FailureClass(id="wrong-cli-alias")
 

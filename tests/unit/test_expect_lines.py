@@ -9,8 +9,8 @@ from itertools import count
 import pytest
 
 from whet import Session, command, expect
-from whet.grade.expect.matching import Finder
-from whet.model.seen import CommandRun, Event, FileRead, Message
+from whet.checks.matching import Finder
+from whet.model.events import CommandRun, Event, FileRead, Message
 
 COMMANDS = ("git status", "pnpm install", "pnpm test --watch", "git push")
 READS = ("/app/README.md", "/app/src/main.py", "/skills/notes/SKILL.md")

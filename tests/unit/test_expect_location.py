@@ -10,8 +10,8 @@ import pytest
 
 import whet
 from whet import Changes, CheckContext, Session, expect
-from whet.grade.expect.group import ExpectationFailed
-from whet.model.seen import CommandRun
+from whet.checks.message import ExpectationFailed
+from whet.model.events import CommandRun
 
 REPORT = Session(runner="demo", agent="scripted", prompt="Go.", events=(CommandRun(command="pnpm test"),))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from whet import Session, Tool, command, expect, read_command
-from whet.model.seen import CommandRun, ToolCall
+from whet.model.events import CommandRun, ToolCall
 
 REPORT: Any = Session(
     runner="demo",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from whet import Changes, CheckContext, Session, ToolCall, command, expect
-from whet.grade.expect.group import Pointed, describe, nearest, shorten
-from whet.model.seen import CommandRun, FileRead, SkillSignal
+from whet.checks.message import Pointer, describe, nearest, shorten
+from whet.model.events import CommandRun, FileRead, SkillSignal
 
 _HUGE = 100_000_000
 _SHORT = 6_000
@@ -123,7 +123,7 @@ def test_the_nearest_of_very_many_long_lines_is_found() -> None:
 
     found = nearest(f"77 {'x' * 299}", lines)
 
-    assert found == Pointed(77)
+    assert found == Pointer(77)
 
 
 def test_a_text_is_shown_on_one_line() -> None:

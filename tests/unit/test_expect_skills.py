@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from whet import Session, expect
-from whet.model.seen import Event, FileRead, SkillSignal
+from whet.model.events import Event, FileRead, SkillSignal
 
 
 def _session(*events: Event) -> Session:

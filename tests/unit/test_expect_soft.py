@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from whet import Session, expect
-from whet.grade.expect.group import ExpectationFailed, ExpectationsFailed, questions_of
-from whet.grade.expect.rewriting import rewritten
-from whet.grade.expect.scope import SoftThenCrashed, collecting
+from whet.checks.asserts.rewrite import compile_rewritten
+from whet.checks.collect import SoftThenCrashed, collecting
+from whet.checks.message import ExpectationFailed, ExpectationsFailed, questions_of
+from whet.model.events import CommandRun
 from whet.model.grade import FailureClass
-from whet.model.seen import CommandRun
 
 REPORT = Session(
     runner="demo", agent="scripted", prompt="Go.", final_output="done", events=(CommandRun(command="pnpm test"),)
@@ -264,7 +264,7 @@ def test_a_group_of_one_is_that_one() -> None:
 
 def _rewritten(source: str, **names: Any) -> dict[str, Any]:
     """A module whose asserts explain themselves, as suites have them."""
-    exec(rewritten(dedent(source).encode(), "/suites/shop.py"), names)
+    exec(compile_rewritten(dedent(source).encode(), "/suites/shop.py"), names)
     return names
 
 

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from whet import Session, Tool, ToolCall, expect
-from whet.model.seen import CommandRun, Event
+from whet.model.events import CommandRun, Event
 
 _ids = count()
 

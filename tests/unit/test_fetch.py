@@ -17,11 +17,11 @@ import httpx2
 import pytest
 
 from whet.errors import PackageError, PackageUnreachable
-from whet.ground.fetching import _next, fetch, is_public
-from whet.ground.package_settings import (
+from whet.packages.fetch import _next, fetch, is_public
+from whet.packages.settings import (
     MIB,
     Buckets,
-    Fetched,
+    FetchedFile,
     PackageLimits,
     PackageSettings,
     kind_of,
@@ -60,7 +60,7 @@ class Server:
         self._server = Quiet(("127.0.0.1", 0), Handler)
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def close(self) -> None:
         self._server.shutdown()
@@ -82,7 +82,7 @@ def serve() -> Iterator[Callable[[Callable[[str, Mapping[str, str]], Answer]], S
 
 def fetched(
     ref: str, folder: Path, settings: PackageSettings | None = None, environ: Mapping[str, str] | None = None
-) -> Fetched:
+) -> FetchedFile:
     return anyio.run(fetch, ref, folder / "got", settings or PackageSettings(), environ or {})
 
 
@@ -207,7 +207,7 @@ def test_the_guard_looks_again_after_a_redirect(serve, tmp_path: Path, monkeypat
     inner = serve(lambda *_: (200, {}, b"secret"))
     outer = serve(lambda *_: (302, {"Location": f"http://localhost:{inner.port}/a"}, b""))
     # The only address that stands for a public one here.
-    monkeypatch.setattr("whet.ground.fetching.is_public", lambda text: text == "127.0.0.1" and not inner.seen)
+    monkeypatch.setattr("whet.packages.fetch.is_public", lambda text: text == "127.0.0.1" and not inner.seen)
     monkeypatch.setattr("anyio.getaddrinfo", _looking_up({"public.example": "127.0.0.1", "localhost": "::1"}))
 
     with pytest.raises(PackageError, match="localhost leads to ::1"):
@@ -224,7 +224,7 @@ def test_the_guard_connects_to_the_address_that_it_checked(
     asked: list[str] = []
     # A name that answers differently each time: what was checked first must be what is connected to.
     answers = iter(["127.0.0.1", "10.0.0.1"])
-    monkeypatch.setattr("whet.ground.fetching.is_public", lambda text: text == "127.0.0.1")
+    monkeypatch.setattr("whet.packages.fetch.is_public", lambda text: text == "127.0.0.1")
     monkeypatch.setattr("anyio.getaddrinfo", _looking_up({}, asked, answers))
 
     found = fetched(f"http://rebinding.example:{server.port}/a", tmp_path, GUARDED)

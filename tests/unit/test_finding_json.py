@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.grade.assertions import NoJson, any_json, at_pointer, first_json, whole_json
+from whet.grade.answers.assertions import NoJson, any_json, at_pointer, first_json, whole_json
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from whet.errors import UsageError
-from whet.suites.finding import find_suites
+from whet.suites.find import find_suites
 
 CASES = '{"name": "x", "cases": [{"id": "a", "prompt": "p", "expect": ["file:a exists"]}]}'
 
@@ -78,6 +78,16 @@ def test_skills_are_found_where_agents_look_for_them_in_a_project(tmp_path: Path
     assert found == [Path(".agents/skills/tidy"), Path(".claude/skills/sort")]
 
 
+def test_copies_of_skills_that_whet_keeps_are_not_found_beside_the_skill_itself(tmp_path: Path):
+    _skill(tmp_path / "tidy")
+    _skill(tmp_path / ".whet" / "skills" / "0123456789abcdef" / "tidy")
+
+    search = find_suites([tmp_path])
+
+    assert [suite.path.relative_to(tmp_path) for suite in search.suites] == [Path("tidy/evals/evals.json")]
+    assert "whet keeps runs and copies of skills there" in str(search.passed_over[-1])
+
+
 def test_a_link_to_a_skill_is_one_and_other_links_are_said(tmp_path: Path):
     _skill(tmp_path / "elsewhere" / "tidy")
     (tmp_path / "here").mkdir()
@@ -119,6 +129,62 @@ def test_a_broken_file_in_the_place_of_a_skill_is_a_suite(tmp_path: Path):
     found = find_suites([tmp_path / "SKILL.md"])
 
     assert [(each.path.name, each.skill) for each in found.suites] == [("evals.json", tmp_path)]
+
+
+def test_evals_of_a_skill_in_no_known_format_are_never_passed_over_in_silence(tmp_path: Path):
+    (tmp_path / "SKILL.md").write_text("---\nname: x\n---\n")
+    (tmp_path / "evals").mkdir()
+    (tmp_path / "evals" / "good.json").write_text(CASES)
+    (tmp_path / "evals" / "evals.json").write_text('{"evals": [{"id": 1, "task": "p", "files": []}]}')
+
+    found = find_suites([tmp_path])
+
+    assert [suite.path.name for suite in found.suites] == ["good.json"]
+    (skipped,) = found.passed_over
+    assert skipped.broken
+    assert "nearest: evals.json, whose cases have prompt and expectations, and these have files" in skipped.reason
+
+
+def test_evals_with_graders_are_one_suite_with_and_without_a_plug_in(tmp_path: Path):
+    for folder in ("bare/evals/a", "evals/evals/a", "plugin/evals/a", "prompts/evals/a"):
+        (tmp_path / folder / "graders").mkdir(parents=True)
+        (tmp_path / folder / "prompt.md").write_text("Hi.")
+    (tmp_path / "prompts/evals/a/graders").rmdir()
+    (tmp_path / "bare/evals/b").mkdir()
+    (tmp_path / "bare/evals/b/case.yaml").write_text("execution: {}\ngraders: []\n")
+    (tmp_path / "plugin/plugin.json").write_text('{"name": "p"}')
+
+    found = find_suites([tmp_path])
+
+    assert [(suite.path.relative_to(tmp_path).as_posix(), suite.skill) for suite in found.suites] == [
+        ("bare/evals", None),
+        ("evals/evals", None),
+        ("plugin/evals", tmp_path / "plugin"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_broken"),
+    [
+        ("tsconfig.json", '{ // settings\n"a": 1}', False),
+        ("chart.yaml", "{{ .Values.name }}: 1", False),
+        ("rest.yaml", "scenarios:\n  - step: one", False),
+        ("my-suite.json", "{", True),
+        ("odd.json", '{"cases": [', True),
+        ("odd.yaml", "a: [\nstimuli:\n", True),
+        ("dump.yaml", "a: *b\nc:\n  scenarios: 1\n", False),
+    ],
+)
+def test_in_a_folder_only_what_looks_like_a_suite_is_a_broken_one(
+    tmp_path: Path, name: str, text: str, is_broken: bool
+):
+    (tmp_path / "good.json").write_text(CASES)
+    (tmp_path / name).write_text(text)
+
+    found = find_suites([tmp_path])
+
+    assert [suite.path.name for suite in found.suites] == ["good.json"]
+    assert [(over.path.name, over.broken) for over in found.passed_over] == [(name, is_broken)]
 
 
 def test_a_path_that_does_not_exist_is_one_clear_error(tmp_path: Path):

@@ -10,8 +10,8 @@ import pytest
 
 from whet.errors import ClaimError, SuiteError
 from whet.model.suite import SKILL, Case, Suite
-from whet.reading.document_files import document_format
 from whet.reading.patterns import compiled, dotnet_pattern
+from whet.suites.document_formats import document_format
 from whet.suites.format import load_suite
 
 
@@ -49,6 +49,16 @@ def problems(folder: Path, value: Any, name: str = "evals.json") -> str:
         ("a.json", {"evals": [{"id": "shared-rubric", "expected_repo_state": ["x"]}]}, "bench"),
         ("a.json", [{"id": 1, "prompt": "x"}], "agent-skills"),
         ("a.json", [{"query": "x", "should_trigger": True}], "eval-set"),
+        ("a.json", {"query": "x", "expected_behavior": ["y"]}, "agent-skills"),
+        ("a.json", {"cases": [{"question": "x", "ground_truth": "y"}]}, "agent-skills"),
+        ("a.json", [{"question": "x", "expected_behavior": ["y"]}], "agent-skills"),
+        ("a.json", [{"question": "x", "answer": "y"}], "bench"),
+        ("a.json", {"cases": [{"prompt": "x", "assertions": ["y"]}], "version": "1"}, "agent-skills"),
+        ("a.json", {"name": "n", "cases": [{"prompt": "x", "assertions": ["y"]}]}, "bench"),
+        ("a.json", {"cases": [{"prompt": "x", "expect": ["y"], "expected_output": "z"}]}, "bench"),
+        ("a.json", {"name": "n", "test_cases": [{"query": "x", "assertions": ["y"]}]}, "agent-skills"),
+        ("a.json", {"tests": [{"prompt": "x", "expected_output": "y"}]}, "agent-skills"),
+        ("a.json", {"tests": [{"prompt": "x"}]}, "bench"),
         ("a.json", {"scenarios": []}, "scenarios"),
         ("a.json", {"prompts": [], "tests": []}, "promptfoo"),
         ("a.json", {"providers": [], "tests": []}, "promptfoo"),
@@ -101,12 +111,42 @@ def test_what_is_expected_in_words_is_the_statement_if_there_is_no_other(tmp_pat
         ({"type": "contains", "path": "a.md", "value": "x"}, "answer", "contains a.md x"),
         ({"type": "contains", "value": "x", "substring": "y", "text": "Has x"}, "rubric", "Has x"),
         ({"type": "shell", "value": "make", "text": "It builds"}, "rubric", "It builds"),
+        ({"type": "contains_phrase", "phrase": "gst", "text": "Names gst"}, "answer", "Names gst"),
+        ({"type": "not_contains_pattern", "pattern": "a+"}, "answer", "not_contains_pattern a+"),
+        ({"type": "contains_pattern", "pattern": "(", "text": "Has it"}, "rubric", "Has it"),
     ],
 )
 def test_an_assertion_may_be_an_object(tmp_path: Path, written: dict[str, Any], grader: str, label: str) -> None:
     case = only(loaded(tmp_path, evals({"assertions": [written]})))
 
     assert [(check.grader, check.label) for check in case.checks] == [(grader, label)]
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ({"type": "regex", "value": "(?i)dear"}, "is not a regular expression"),
+        ({"type": "regex", "path": "a.md", "value": "(?i)dear"}, "write flags after the last slash: /.../i"),
+        ({"type": "contans", "value": "dear"}, 'there is no check of type "contans" here'),
+        ({"type": "contans", "value": "dear"}, 'did you mean "contains"?'),
+        ({"type": "contains"}, '"contains" needs one text to look for'),
+        ({"type": "llm_judge"}, "it says nothing that a judge could verify"),
+    ],
+)
+def test_an_assertion_that_is_not_carried_over_says_why(tmp_path: Path, written: dict[str, Any], reason: str) -> None:
+    suite = loaded(tmp_path, evals({"assertions": [written, "It is kind"]}))
+
+    assert reason in str(suite.lost[0])
+
+
+def test_what_has_to_be_in_a_file_is_one_assertion_and_never_half_true(tmp_path: Path) -> None:
+    written = [
+        {"type": "contains", "path": "a.md", "value": "x"},
+        {"type": "regex", "path": "a.md", "value": "/x/i"},
+    ]
+    suite = loaded(tmp_path, evals({"assertions": written}))
+
+    assert [len(check.params["case"].assertions) for check in only(suite).checks] == [1, 1]
 
 
 def test_an_assertion_with_a_path_looks_into_the_file_and_not_at_the_answer(tmp_path: Path) -> None:
@@ -143,11 +183,86 @@ def test_an_unknown_field_is_lost_once_and_no_error(tmp_path: Path) -> None:
     assert suite.warnings == ()
 
 
+def test_what_is_expected_under_another_name_is_a_check_or_a_lost_one(tmp_path: Path) -> None:
+    given = {
+        "expect": ["Asks first."],
+        "fail": ["Guesses."],
+        "forbidden_behaviors": ["Deletes."],
+        "expected_workflow": ["a", "b"],
+        "must_have": [],
+        "notes": "For people.",
+    }
+
+    suite = loaded(tmp_path, evals(given))
+
+    assert labels(only(suite)) == [
+        "Asks first.",
+        "The agent does not do this: Guesses.",
+        "The agent does not do this: Deletes.",
+    ]
+    assert only(suite).lost_checks == ("evals[0].expected_workflow: what it expects is not checked; write a statement",)
+    assert len(suite.lost) == 3
+
+
 def test_a_case_that_expects_nothing_is_lost_and_the_others_stay(tmp_path: Path) -> None:
     suite = loaded(tmp_path, evals({}, {"expectations": ["x"]}))
 
     assert [case.id for case in suite.cases] == ["2"]
     assert "nothing says what is expected" in str(suite.lost[0])
+
+
+def test_an_eval_may_be_the_whole_file_and_say_its_prompt_as_a_query(tmp_path: Path) -> None:
+    suite = loaded(
+        tmp_path / "pdf" / "evals",
+        {"skills": ["pdf", "ocr"], "query": "Extract it.", "files": [], "expected_behavior": ["Reads.", "Writes."]},
+    )
+
+    assert only(suite).prompt == "Extract it."
+    assert labels(only(suite)) == ["Reads.", "Writes."]
+    assert [str(loss.message) for loss in suite.lost] == [
+        "not carried over: runs have one skill under test, and not ocr beside it"
+    ]
+
+
+def test_a_question_has_what_is_expected_forbidden_and_to_be_loaded(tmp_path: Path) -> None:
+    question = {"question": "Deploy it.", "ground_truth": "Asks first.", "expected_script": None}
+    cases = [
+        {**question, "id": "a", "expected_skill": "deploy", "expected_behavior": ["Asks."], "must_not": ["Guess."]},
+        {**question, "id": "b", "expected_skill": None},
+        {**question, "id": "c", "expected_skill": "other", "expected_script": "scripts/x.py"},
+    ]
+
+    suite = loaded(tmp_path, {"skill": "deploy", "cases": cases, "defaults": {"timeout_sec": 60, "judge_model": "m"}})
+
+    assert [labels(case) for case in suite.cases] == [
+        ["Asks.", "The agent does not do this: Guess.", "skill_triggered"],
+        ["Asks first.", "skill_triggered"],
+        ["Asks first."],
+    ]
+    loads = [case.checks[-1].params["case"].assertions[0].negate for case in suite.cases[:2]]
+    assert loads == [False, True]
+    assert {case.limits.timeout_s for case in suite.cases} == {60.0}
+    assert [(loss.case, loss.field) for loss in suite.lost] == [
+        (None, "defaults.judge_model (line 1)"),
+        ("c", "cases[2].expected_skill (line 1)"),
+        ("c", "cases[2].expected_script (line 1)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "nearest"),
+    [
+        ({"evals": [{"task": "x", "files": []}]}, "nearest: evals.json"),
+        ([{"task": "x", "assert": "y"}], "nearest: promptfoo"),
+        ([], "it is an empty list"),
+        ({"cases": [{"input": "x", "threshold": 1}]}, "in no known format"),
+    ],
+)
+def test_an_unknown_file_is_in_no_known_format_and_has_a_nearest(tmp_path: Path, value: Any, nearest: str) -> None:
+    text = problems(tmp_path, value)
+
+    assert "is in no known format" in text
+    assert nearest in text
 
 
 def test_the_skill_is_the_folder_around_evals(tmp_path: Path) -> None:
@@ -156,8 +271,11 @@ def test_the_skill_is_the_folder_around_evals(tmp_path: Path) -> None:
 
     inside = loaded(tmp_path, evals({"expectations": ["x"]}), "deploy/evals/evals.json")
     elsewhere = loaded(tmp_path, evals({"expectations": ["x"]}), "other/evals/evals.json")
+    own = loaded(tmp_path, evals({"expectations": ["x"], "expected_skill": "deploy"}), "deploy/benchmark/evals.json")
 
     assert (inside.usual_skill, inside.held_out) == (tmp_path / "deploy", (tmp_path / "deploy/evals",))
+    assert (own.usual_skill, own.held_out) == (tmp_path / "deploy", (tmp_path / "deploy/benchmark",))
+    assert [check.label for check in only(own).checks] == ["x", "skill_triggered"]
     assert elsewhere.usual_skill is None
 
 
@@ -406,7 +524,7 @@ tests:
       - {type: cost, threshold: 0.5}
       - {type: latency, threshold: 2000}
       - {type: llm-rubric, value: Is polite}
-      - {type: javascript, value: "output.length > 3"}
+      - {type: perplexity, threshold: 3}
 """
 
 
@@ -426,10 +544,10 @@ def test_a_configuration_of_promptfoo_makes_a_case_of_each_prompt_and_row(tmp_pa
     assert suite.cases[0].checks[1].weight == 2
     lost = "\n".join(map(str, suite.lost))
     assert 'type = "command", command = "./agent.sh", args = ["--fast"]' in lost
-    assert "no equivalent of javascript" in lost
+    assert "no equivalent of perplexity" in lost
 
 
-@pytest.mark.parametrize("prompt", ["{% if a %}x{% endif %}", "{{ word | upper }}", "{{gone}}", "file://../x.txt"])
+@pytest.mark.parametrize("prompt", ["{% if a %}x{% endif %}", "{{ word | wordcount }}", "{{gone}}", "file://../x.txt"])
 def test_a_prompt_with_logic_is_lost_with_its_case(tmp_path: Path, prompt: str) -> None:
     (tmp_path.parent / "x.txt").write_text("secret")
     test = {"vars": {"word": "a"}, "assert": [{"type": "contains", "value": "x"}]}
@@ -441,7 +559,7 @@ def test_a_prompt_with_logic_is_lost_with_its_case(tmp_path: Path, prompt: str) 
 
 
 def test_variables_do_not_explode(tmp_path: Path) -> None:
-    many = {f"v{number}": list(range(100)) for number in range(9)}
+    many = {f"v{number}": list(map(str, range(100))) for number in range(9)}
     test = {"vars": many, "assert": [{"type": "contains", "value": "x"}]}
 
     assert "combinations" in problems(tmp_path, {"prompts": ["x"], "tests": [test]}, "p.json")
@@ -457,9 +575,9 @@ def test_what_is_in_other_files_is_lost_and_what_is_here_stays(tmp_path: Path) -
 
     assert labels(only(suite)) == ['contains "x"']
     assert [str(lost).partition(": not carried over: ")[2] for lost in suite.lost] == [
-        'what "file://usual.yaml" says of every test',
-        'the tests in "file://tests.yaml": write them into this file',
-        'the tests in "file://tests.py:make": write them into this file',
+        f'what holds for every test: there is no file "file://usual.yaml" in {tmp_path}',
+        f'there is no file "file://tests.yaml" in {tmp_path}',
+        '"file://tests.py:make" is a program, which whet does not run',
         "an assertion that decides nothing",
     ]
 
@@ -467,7 +585,7 @@ def test_what_is_in_other_files_is_lost_and_what_is_here_stays(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"prompts": ["x"], "tests": "file://tests.csv"}, 'has no cases here: the tests in "file://tests.csv"'),
+        ({"prompts": ["x"], "tests": "file://tests.csv"}, "there is no case that says what is expected"),
         ({"prompts": ["x"], "tests": ["file://tests.yaml"]}, "there is no case that says what is expected"),
         ({"prompts": ["{{ a | b }}"], "tests": [{"assert": [{"type": "contains", "value": "x"}]}]}, "there is no case"),
         (evals({}), "there is no case that says what is expected and can be carried over"),

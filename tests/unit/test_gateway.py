@@ -12,12 +12,12 @@ import httpx2
 import pytest
 from gateway_bench import ASK, KEY, bench, run, server, whole
 
-from whet.agents.gateway_ledger import Ledger
-from whet.agents.gateway_upstream import Turnstile
-from whet.agents.gateway_wire import Asked
-from whet.ground.secrets import Masker
+from whet.gateway.rate_limit import LocalRateLimiter
+from whet.gateway.request_log import RequestLog
+from whet.gateway.wire.formats import RequestSummary
 from whet.model.suite import Limits
-from whet.testing.scripted_model import ScriptedModel
+from whet.secrets import Masker
+from whet.testing.scripted_model.server import ScriptedModel
 
 
 def test_the_real_key_goes_out_and_the_tokens_of_a_stream_are_read(tmp_path: Path) -> None:
@@ -28,10 +28,10 @@ def test_the_real_key_goes_out_and_the_tokens_of_a_stream_are_read(tmp_path: Pat
 
                 assert "message_stop" in answer.text
                 assert model.requests[0].headers["x-api-key"] == KEY
-                assert (at.ledger.usage.input_tokens, at.ledger.usage.cached_tokens) == (900, 100)
-                assert at.ledger.usage.output_tokens == 7
-                assert set(at.ledger.usage.sources.values()) == {"gateway"}
-                assert at.ledger.usage.cost_usd is not None
+                assert (at.request_log.usage.input_tokens, at.request_log.usage.cached_tokens) == (900, 100)
+                assert at.request_log.usage.output_tokens == 7
+                assert set(at.request_log.usage.sources.values()) == {"gateway"}
+                assert at.request_log.usage.cost_usd is not None
                 (line,) = at.lines
                 assert (line["model"], line["status"], line["outcome"]) == ("claude-sonnet-4-5", 200, "answered")
                 assert KEY not in json.dumps(at.lines)
@@ -75,10 +75,10 @@ def test_every_format_tells_its_tokens(
 
                 await at.ask({**body, "stream": stream} if base else body, asked)
 
-                told = at.ledger.usage
+                told = at.request_log.usage
                 assert (told.input_tokens, told.cached_tokens, told.output_tokens) == (900, 100, 70)
                 assert told.reasoning_tokens == 30
-                assert at.ledger.measured == told
+                assert at.request_log.measured == told
 
     run(work)
 
@@ -107,6 +107,33 @@ def test_a_made_up_key_is_replaced_only_where_keys_belong(tmp_path: Path) -> Non
     run(work)
 
 
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, br", "x-of-its-own"])
+def test_an_answer_that_is_packed_so_that_no_key_could_be_seen_in_it_does_not_pass(tmp_path: Path, coding: str) -> None:
+    async def work() -> None:
+        answer = whole(b"packed", f"Content-Encoding: {coding}")
+        async with server(lambda _: answer) as (url, _), bench(tmp_path, url) as at:
+            refused = await at.ask()
+
+            assert refused.status_code == 502
+            assert "packs its answer as" in refused.text
+            assert [line["outcome"] for line in at.lines] == ["failed"]
+
+    run(work)
+
+
+def test_an_answer_that_is_packed_twice_is_read(tmp_path: Path) -> None:
+    async def work() -> None:
+        body = b'{"content": "sk-real-0123456789abcdef", "usage": {"input_tokens": 3, "output_tokens": 4}}'
+        answer = whole(gzip.compress(gzip.compress(body)), "Content-Encoding: GZIP, gzip")
+        async with server(lambda _: answer) as (url, _), bench(tmp_path, url) as at:
+            answered = await at.ask()
+
+            assert answered.json()["content"] == "*" * len(KEY)
+            assert at.request_log.usage.total_tokens == 7
+
+    run(work)
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_a_provider_that_repeats_the_key_does_not_tell_it_to_the_agent(tmp_path: Path, packed: bool) -> None:
     async def work() -> None:
@@ -120,7 +147,7 @@ def test_a_provider_that_repeats_the_key_does_not_tell_it_to_the_agent(tmp_path:
             assert answer.status_code == 401
             assert answer.json()["error"]["message"] == "wrong key " + "*" * len(KEY)
             assert KEY not in str(answer.headers)
-            assert at.ledger.witness().trouble.kind == "auth"  # type: ignore[union-attr]
+            assert at.request_log.observation().trouble.kind == "auth"  # type: ignore[union-attr]
             assert KEY not in (tmp_path / "requests.jsonl").read_text()
 
     run(work)
@@ -198,7 +225,7 @@ def test_a_budget_holds_at_the_next_request(tmp_path: Path, limits: Limits, word
 
                 assert (first.status_code, second.status_code) == (200, 402)
                 assert words in second.json()["error"]["message"]
-                assert words in str(at.passage.verdict)
+                assert words in str(at.proxy.verdict)
                 assert (at.stops, len(model.requests)) == (1, 1)
 
     run(work)
@@ -250,7 +277,7 @@ def test_trouble_is_seen_where_it_happens_and_a_good_answer_ends_it(
                         await at.ask()
                     except httpx2.RemoteProtocolError:
                         assert kind == "network"
-                seen = at.ledger.witness()
+                seen = at.request_log.observation()
 
                 assert seen.trouble is not None
                 assert (seen.trouble.kind, seen.trouble.status, seen.troubles) == (kind, status, 2)
@@ -258,7 +285,7 @@ def test_trouble_is_seen_where_it_happens_and_a_good_answer_ends_it(
 
                 await at.ask()
 
-                assert at.ledger.witness().trouble is None
+                assert at.request_log.observation().trouble is None
 
     run(work)
 
@@ -271,7 +298,7 @@ def test_a_provider_that_is_not_there_is_trouble_of_the_network(tmp_path: Path) 
             answer = await at.ask()
 
             assert answer.status_code == 502
-            assert at.ledger.witness().trouble.kind == "network"  # type: ignore[union-attr]
+            assert at.request_log.observation().trouble.kind == "network"  # type: ignore[union-attr]
             assert at.lines[0]["outcome"] == "unreachable"
 
     run(work)
@@ -296,22 +323,22 @@ def test_a_silent_provider_is_seen_at_the_time_limit_and_later_words_do_not_coun
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("whet.agents.gateway_ledger.time", clock)
-    ledger = Ledger(tmp_path / "requests.jsonl", masker=Masker(()), limits=Limits(timeout_s=10.0))
-    entry = ledger.begin("POST", "/v1/messages", model=True)
-    entry.asked = Asked(format="messages")
-    ledger.sent(entry)
+    monkeypatch.setattr("whet.gateway.request_log.time", clock)
+    request_log = RequestLog(tmp_path / "requests.jsonl", masker=Masker(()), limits=Limits(timeout_s=10.0))
+    entry = request_log.begin("POST", "/v1/messages", model=True)
+    entry.asked = RequestSummary(format="messages")
+    request_log.sent(entry)
     clock.now += 4
-    ledger.heard(entry)
-    ledger.taken(entry)
+    request_log.heard(entry)
+    request_log.taken(entry)
     clock.now += 20
 
-    seen = ledger.witness()
-    ledger.heard(entry)
-    ledger.done(entry, "cut", kind="network", said="too late")
+    seen = request_log.observation()
+    request_log.heard(entry)
+    request_log.done(entry, "cut", kind="network", message="too late")
 
     assert (seen.silent_s, seen.trouble) == (6.0, None)
-    assert ledger.witness().trouble is None
+    assert request_log.observation().trouble is None
 
 
 def test_so_many_requests_at_a_time_pass_to_a_provider(tmp_path: Path) -> None:
@@ -342,16 +369,16 @@ def test_so_many_requests_at_a_time_pass_to_a_provider(tmp_path: Path) -> None:
 
 def test_all_wait_together_if_a_provider_is_too_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("whet.agents.turnstile.time", clock)
-    monkeypatch.setattr("whet.agents.turnstile.asyncio.sleep", clock.sleep)
-    turnstile = Turnstile(3)
+    monkeypatch.setattr("whet.gateway.rate_limit.time", clock)
+    monkeypatch.setattr("whet.gateway.rate_limit.asyncio.sleep", clock.sleep)
+    rate_limiter = LocalRateLimiter(3)
 
     async def waits(status: int, retry_after: str | None = None) -> float:
         """How long a request waits that comes after an answer."""
-        turnstile.heard(status, retry_after)
+        rate_limiter.heard(status, retry_after)
         began = clock.now
-        await turnstile.enter()
-        turnstile.leave()
+        await rate_limiter.enter()
+        rate_limiter.leave()
         return clock.now - began
 
     async def work() -> None:

@@ -12,7 +12,7 @@ import pytest
 from gateway_bench import ASK, KEY, bench, run, server, whole
 
 from whet.reading.hosts import host_problem
-from whet.testing.scripted_model import ScriptedModel
+from whet.testing.scripted_model.server import ScriptedModel
 
 WELL = b'{"usage": {"input_tokens": 3, "output_tokens": 4}}'
 
@@ -131,7 +131,7 @@ def test_a_path_without_end_is_no_trouble_of_the_provider(tmp_path: Path) -> Non
 
             assert found[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 431")
             assert seen == []
-            assert at.ledger.witness().trouble is None
+            assert at.request_log.observation().trouble is None
 
     run(work)
 
@@ -399,7 +399,7 @@ def test_a_stream_with_an_error_in_the_middle_is_trouble(tmp_path: Path) -> None
         body = f"event: message_start\ndata: {{}}\n\nevent: error\ndata: {json.dumps(error)}\n\n".encode()
         async with server(lambda _: whole(body, kind="text/event-stream")) as (url, _), bench(tmp_path, url) as at:
             await at.ask()
-            seen = at.ledger.witness()
+            seen = at.request_log.observation()
 
             assert seen.trouble is not None
             assert seen.trouble.kind == "overloaded"
@@ -417,7 +417,7 @@ def test_an_answer_with_absurd_figures_does_no_harm(tmp_path: Path) -> None:
             for _ in range(5):
                 assert (await at.ask()).status_code == 200
 
-            assert at.ledger.usage.total_tokens is None
+            assert at.request_log.usage.total_tokens is None
             assert len(at.lines) == 5
 
     run(work)
@@ -432,7 +432,7 @@ def test_a_client_that_stops_in_the_middle_of_its_body_leaves_nothing_behind(tmp
             writer.write_eof()
             assert await reader.read() == b""
             writer.close()
-            await at.passage.settle()
+            await at.proxy.wait_until_quiet()
 
             assert seen == []
             assert [line["outcome"] for line in at.lines] == ["left"]

@@ -10,13 +10,13 @@ import httpx2
 import pytest
 from gateway_bench import ASK, KEY, Bench, bench, run
 
-from whet.agents.gateway_asking import Source
-from whet.agents.gateway_faults import Cache, Faults
-from whet.agents.gateway_forms import Forms, differences
-from whet.agents.gateway_tapes import Player, Recorder, read_tape, tape_to_play
 from whet.errors import AgentError, CassetteMissed
-from whet.ground.secrets import Masker
-from whet.testing.scripted_model import ScriptedModel
+from whet.gateway.request import Responder
+from whet.gateway.sources.cassettes import Player, Recorder, find_cassette, read_cassette
+from whet.gateway.sources.faults import Cache, Faults
+from whet.gateway.wire.normal_form import Forms, differences
+from whet.secrets import Masker
+from whet.testing.scripted_model.server import ScriptedModel
 
 PLACES = {"workspace": "/tmp/whet-abc/w1", "home": "/tmp/whet-abc/h1", "watermark": "brisk-otter-41"}
 ELSEWHERE = {"workspace": "/var/x/w7", "home": "/var/x/h7", "watermark": "calm-heron-12"}
@@ -68,7 +68,7 @@ def test_a_field_that_the_settings_name_does_not_matter() -> None:
     assert form(one, ignored=ignored) == form(other, ignored=ignored)
 
 
-def test_the_key_in_a_query_is_on_no_tape() -> None:
+def test_the_key_in_a_query_is_on_no_cassette() -> None:
     assert form({}, query="alt=sse&key=sk-whet-1") == form({}, query="alt=sse&key=sk-whet-2")
 
 
@@ -87,9 +87,9 @@ def test_a_place_that_a_stream_spreads_over_several_pieces_is_found_again() -> N
     assert [frame.split("\n")[0] for frame in kept] == ["event: content_block_delta"] * 3
 
 
-def with_sources(at: Bench, *sources: Source) -> None:
+def with_sources(at: Bench, *sources: Responder) -> None:
     """Let *sources* answer before the provider."""
-    at.passage.sources = sources
+    at.proxy.sources = sources
 
 
 def recorder(path: Path) -> Recorder:
@@ -98,18 +98,18 @@ def recorder(path: Path) -> Recorder:
 
 def player(at: Bench, path: Path, **more: bool) -> Player:
     def miss(error: AgentError) -> None:
-        at.passage.end_with(error)
+        at.proxy.end_with(error)
 
-    return Player(path, read_tape(path) if path.exists() else [], Forms(PLACES), miss=miss, **more)
+    return Player(path, read_cassette(path) if path.exists() else [], Forms(PLACES), miss=miss, **more)
 
 
 def asking(text: str) -> dict[str, Any]:
     return {**ASK, "messages": [{"role": "user", "content": text}]}
 
 
-def test_a_tape_answers_what_was_asked_before_also_errors_and_cuts(tmp_path: Path) -> None:
+def test_a_cassette_answers_what_was_asked_before_also_errors_and_cuts(tmp_path: Path) -> None:
     async def work() -> None:
-        tape = tmp_path / "t" / "1.jsonl"
+        cassette = tmp_path / "t" / "1.jsonl"
         steps: list[dict[str, Any]] = [
             {"say": "One."},
             {"fail": "overloaded", "status": 529, "retry_after": 2},
@@ -118,14 +118,14 @@ def test_a_tape_answers_what_was_asked_before_also_errors_and_cuts(tmp_path: Pat
         ]
         with ScriptedModel(steps) as model:
             async with bench(tmp_path, model.url) as at:
-                with_sources(at, recorder(tape))
+                with_sources(at, recorder(cassette))
                 first = [await at.ask(asking(word)) for word in ("a", "b", "b")]
                 with pytest.raises(httpx2.RemoteProtocolError):
                     await at.ask(asking("c"))
         (tmp_path / "requests.jsonl").unlink()
 
         async with bench(tmp_path, "http://127.0.0.1:9") as at:
-            with_sources(at, player(at, tape))
+            with_sources(at, player(at, cassette))
             # In another order: agents do several things at a time.
             with pytest.raises(httpx2.RemoteProtocolError):
                 await at.ask(asking("c"))
@@ -136,62 +136,64 @@ def test_a_tape_answers_what_was_asked_before_also_errors_and_cuts(tmp_path: Pat
             assert again["b"][0].headers["retry-after"] == "2"
             assert "***" in again["b"][1].text
             assert [line["by"] for line in at.lines] == ["cassette"] * 4
-            assert at.passage.verdict is None
-        assert "hunter2-hunter2" not in tape.read_text()
-        assert KEY not in tape.read_text()
+            assert at.proxy.verdict is None
+        assert "hunter2-hunter2" not in cassette.read_text()
+        assert KEY not in cassette.read_text()
 
     run(work)
 
 
-def test_a_request_that_is_on_no_tape_ends_the_agent_and_shows_the_difference(tmp_path: Path) -> None:
+def test_a_request_that_is_on_no_cassette_ends_the_agent_and_shows_the_difference(tmp_path: Path) -> None:
     async def work() -> None:
-        tape = tmp_path / "1.jsonl"
+        cassette = tmp_path / "1.jsonl"
         with ScriptedModel([{"say": "One."}]) as model:
             async with bench(tmp_path, model.url) as at:
-                with_sources(at, recorder(tape))
+                with_sources(at, recorder(cassette))
                 await at.ask(asking("Do it well."))
 
         async with bench(tmp_path, "http://127.0.0.1:9") as at:
-            with_sources(at, player(at, tape))
+            with_sources(at, player(at, cassette))
             answer = await at.ask(asking("Do it fast."))
 
             assert answer.status_code == 400
-            assert isinstance(at.passage.verdict, CassetteMissed)
-            assert 'body.messages[0].content: "Do it fast." instead of "Do it well."' in at.passage.verdict.message
+            assert isinstance(at.proxy.verdict, CassetteMissed)
+            assert 'body.messages[0].content: "Do it fast." instead of "Do it well."' in at.proxy.verdict.message
             assert at.stops == 1
 
     run(work)
 
 
-def test_a_tape_can_be_added_to(tmp_path: Path) -> None:
+def test_a_cassette_can_be_added_to(tmp_path: Path) -> None:
     async def work() -> None:
-        tape = tmp_path / "1.jsonl"
+        cassette = tmp_path / "1.jsonl"
         with ScriptedModel([{"say": "One."}, {"say": "Two."}]) as model:
             async with bench(tmp_path, model.url) as at:
                 for words in (["a"], ["a", "b"]):
-                    with_sources(at, player(at, tape, asks=True), recorder(tape))
+                    with_sources(at, player(at, cassette, asks=True), recorder(cassette))
                     for word in words:
                         await at.ask(asking(word))
 
                 assert len(model.requests) == 2
-                assert len(read_tape(tape)) == 2
+                assert len(read_cassette(cassette)) == 2
 
     run(work)
 
 
-def test_a_tape_keeps_the_pieces_of_a_stream_and_their_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cassette_keeps_the_pieces_of_a_stream_and_their_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slept: list[float] = []
 
     async def sleep(for_s: float) -> None:
         slept.append(for_s)
 
     async def work() -> None:
-        tape = tmp_path / "1.jsonl"
+        cassette = tmp_path / "1.jsonl"
         with ScriptedModel([{"say": "One two three four five six seven."}]) as model:
             async with bench(tmp_path, model.url) as at:
-                with_sources(at, recorder(tape))
+                with_sources(at, recorder(cassette))
                 await at.ask(asking("a"))
-        (exchange,) = read_tape(tape)
+        (exchange,) = read_cassette(cassette)
         text = [piece for _, piece in exchange.pieces]
 
         assert len(text) > 5
@@ -200,12 +202,12 @@ def test_a_tape_keeps_the_pieces_of_a_stream_and_their_times(tmp_path: Path, mon
             {**json.loads(line), "pieces": [[n / 1000, piece] for n, piece in enumerate(text)]}
             if "form" in line
             else json.loads(line)
-            for line in tape.read_text().splitlines()
+            for line in cassette.read_text().splitlines()
         ]
-        tape.write_text("".join(json.dumps(line) + "\n" for line in slow))
+        cassette.write_text("".join(json.dumps(line) + "\n" for line in slow))
         async with bench(tmp_path, "http://127.0.0.1:9") as at:
-            with_sources(at, player(at, tape, real_time=True))
-            monkeypatch.setattr("whet.agents.gateway_tapes.asyncio.sleep", sleep)
+            with_sources(at, player(at, cassette, real_time=True))
+            monkeypatch.setattr("whet.gateway.sources.cassettes.asyncio.sleep", sleep)
             answer = await at.ask(asking("a"))
 
             assert slept == [number / 1000 for number in range(len(text))]
@@ -214,13 +216,13 @@ def test_a_tape_keeps_the_pieces_of_a_stream_and_their_times(tmp_path: Path, mon
     run(work)
 
 
-def test_trials_without_a_tape_of_their_own_take_those_of_others_in_turn(tmp_path: Path) -> None:
+def test_trials_without_a_cassette_of_their_own_take_those_of_others_in_turn(tmp_path: Path) -> None:
     for number in (1, 2):
         path = tmp_path / "s" / "c" / "r" / "default" / str(number) / "1.jsonl"
         path.parent.mkdir(parents=True)
         path.write_text('{"cassette": 1}\n')
 
-    found = [tape_to_play(tmp_path, "s", Path("c", "r", "default", str(number), "1")) for number in (1, 2, 3, 4)]
+    found = [find_cassette(tmp_path, "s", Path("c", "r", "default", str(number), "1")) for number in (1, 2, 3, 4)]
 
     assert [(path.parent.name if path else None, borrowed) for path, borrowed in found] == [
         ("1", False),
@@ -228,16 +230,16 @@ def test_trials_without_a_tape_of_their_own_take_those_of_others_in_turn(tmp_pat
         ("1", True),
         ("2", True),
     ]
-    assert tape_to_play(tmp_path, "s", Path("other", "r", "default", "1", "1")) == (None, False)
+    assert find_cassette(tmp_path, "s", Path("other", "r", "default", "1", "1")) == (None, False)
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", '{"cassette": 2}\n', '{"cassette": 1}\n{"form"', "\0\n", "[]\n"])
-def test_a_file_that_is_no_tape_is_named_with_the_reason(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_cassette_is_named_with_the_reason(tmp_path: Path, text: str) -> None:
     path = tmp_path / "1.jsonl"
     path.write_text(text)
 
     with pytest.raises(CassetteMissed, match=r"1\.jsonl"):
-        read_tape(path)
+        read_cassette(path)
 
 
 def test_faults_come_by_their_share_and_the_same_again_with_the_same_seed(tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ def test_a_stream_breaks_off_or_hangs_on_purpose(tmp_path: Path, kind: str) -> N
                         f"{at.given.address}/v1/messages", json=ASK, headers={"x-api-key": at.key}, timeout=1.0
                     )
 
-                await at.passage.settle()
+                await at.proxy.wait_until_quiet()
 
                 outcome = "cut" if kind == "cut" else "left"
                 assert [(line["by"], line["outcome"]) for line in at.lines] == [(f"fault {kind}", outcome)]
@@ -288,8 +290,8 @@ def test_an_equal_request_at_temperature_0_is_answered_from_the_cache(tmp_path: 
                 assert warm[0].text != warm[1].text
                 assert len(model.requests) == 3
                 assert [line["by"] for line in at.lines] == [None, "cache", None, None]
-                assert at.ledger.usage.input_tokens == 3000
-                assert at.ledger.measured == at.ledger.usage
+                assert at.request_log.usage.input_tokens == 3000
+                assert at.request_log.measured == at.request_log.usage
 
     run(work)
 

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from gateway_bench import ASK, Bench, bench, run, server, whole
 
-from whet.agents.gateway_asking import fairly
-from whet.agents.gateway_chat import WithoutFigures
-from whet.agents.gateway_forms import Forms
-from whet.agents.gateway_tapes import Player, Recorder, read_tape
-from whet.agents.gateway_wire import Frames, characters
-from whet.ground.secrets import Masker
+from whet.gateway.request import take_turns
+from whet.gateway.sessions import ProxySession
+from whet.gateway.sources.cassettes import Player, Recorder, read_cassette
+from whet.gateway.wire.chat import FigureFilter
+from whet.gateway.wire.formats import AnswerReader, Format, Frames, count_characters
+from whet.gateway.wire.normal_form import Forms
 from whet.model.session import Usage, sourced
 from whet.model.suite import Limits
-from whet.run.gateways import Through
+from whet.secrets import Masker
 
 CHAT = {"model": "gpt-5.5", "stream": True, "messages": [{"role": "user", "content": "x" * 400}]}
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -42,7 +42,7 @@ def test_a_stream_of_a_chat_tells_its_figures_and_the_agent_gets_what_it_asked_f
             answer = await at.ask({**CHAT, **options}, "/chat/completions")
 
             assert answer.content == WORD + (FIGURES if asks else b"") + DONE
-            assert (at.ledger.measured.input_tokens, at.ledger.measured.output_tokens) == (900, 50)
+            assert (at.request_log.measured.input_tokens, at.request_log.measured.output_tokens) == (900, 50)
             sent = json.loads(seen[0].partition(b"\r\n\r\n")[2])
             assert sent["stream_options"] == {**options["stream_options"], "include_usage": True}
 
@@ -61,24 +61,24 @@ def test_a_server_that_does_not_know_the_question_for_figures_is_asked_without_i
 
             assert [answer.content for answer in answers] == [WORD + DONE] * 2
             assert [b"include_usage" in request for request in seen] == [True, False, False]
-            assert at.ledger.measured.total_tokens is None
-            assert at.ledger.witness().trouble is None
+            assert at.request_log.measured.total_tokens is None
+            assert at.request_log.observation().trouble is None
 
     run(work)
 
 
-def test_a_tape_keeps_the_figures_that_the_agent_did_not_ask_for(tmp_path: Path) -> None:
-    tape = tmp_path / "tapes" / "1.jsonl"
+def test_a_cassette_keeps_the_figures_that_the_agent_did_not_ask_for(tmp_path: Path) -> None:
+    cassette = tmp_path / "tapes" / "1.jsonl"
 
     async def work() -> None:
         async with server(told) as (url, _), bench(tmp_path, url, provider="openai") as at:
-            at.passage.sources = (Recorder(tape, Forms({}), Masker(())),)
+            at.proxy.sources = (Recorder(cassette, Forms({}), Masker(())),)
             recorded = await at.ask(CHAT, "/chat/completions")
-            at.passage.sources = (Player(tape, read_tape(tape), Forms({}), miss=print),)
+            at.proxy.sources = (Player(cassette, read_cassette(cassette), Forms({}), miss=print),)
             played = await at.ask(CHAT, "/chat/completions")
 
             assert recorded.content == played.content == WORD + DONE
-            assert at.ledger.usage.input_tokens == 1800
+            assert at.request_log.usage.input_tokens == 1800
 
     run(work)
 
@@ -87,7 +87,7 @@ def test_a_tape_keeps_the_figures_that_the_agent_did_not_ask_for(tmp_path: Path)
 @pytest.mark.parametrize("line", [b"\n", b"\r\n"])
 def test_only_the_event_with_figures_is_left_out_however_it_is_cut(size: int, line: bytes) -> None:
     text = (WORD + FIGURES + DONE + b"data: without an end").replace(b"\n", line)
-    hiding = WithoutFigures()
+    hiding = FigureFilter()
 
     left = b"".join(hiding.feed(text[at : at + size]) for at in range(0, len(text), size)) + hiding.finish()
 
@@ -122,17 +122,27 @@ def test_a_budget_counts_text_wherever_it_is(tmp_path: Path, body: bytes, field:
     run(work)
 
 
+@pytest.mark.parametrize(("format", "tokens"), [("gemini", 2_000), ("other", 62)])
+def test_a_budget_counts_an_answer_that_nobody_here_can_read(format: Format, tokens: int) -> None:  # noqa: A002
+    reading = AnswerReader(format, "application/x-protobuf")
+
+    reading.feed(b"\x0a" * 8_000)
+    reading.finish()
+
+    assert reading.written // 4 == tokens
+
+
 def test_words_of_a_protocol_are_no_text() -> None:
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "four"}}
 
-    assert characters(delta) == 4
-    assert characters({"type": "x" * 500}) == 500
+    assert count_characters(delta) == 4
+    assert count_characters({"type": "x" * 500}) == 500
 
 
-def through(at: Bench) -> Through:
+def through(at: Bench) -> ProxySession:
     """The way of the agent on the bench, as a run sees it."""
-    found = Through(at.passage, at.given, None)
-    found._ledger = at.ledger
+    found = ProxySession(at.proxy, at.given, None)
+    found._log = at.request_log
     return found
 
 
@@ -142,7 +152,7 @@ async def hang_up(at: Bench, after: bytes) -> None:
         async for piece in answer.aiter_bytes():
             if after in piece:
                 break
-    await at.passage.settle()
+    await at.proxy.wait_until_quiet()
 
 
 @pytest.mark.parametrize(
@@ -201,7 +211,7 @@ def test_figures_that_cannot_be_are_no_figures(tmp_path: Path, usage: dict[str, 
 
             assert answer.status_code == 200
             assert [line["outcome"] for line in at.lines] == ["answered"]
-            assert at.ledger.measured.total_tokens is None
+            assert at.request_log.measured.total_tokens is None
 
     run(work)
 
@@ -233,7 +243,7 @@ def test_tiny_pieces_by_the_thousand_leave_others_their_turn() -> None:
                 await asyncio.sleep(0)
 
         beside = asyncio.ensure_future(other())
-        async for _ in fairly(tiny()):
+        async for _ in take_turns(tiny()):
             passed += 1
         done.set()
         await beside

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from whet.agents.agent import Task, environment
-from whet.agents.gateway_routes import Pass, Route, network_of, route_of
+from whet.agents.contract import Task, environment
+from whet.gateway.routes import ProxyCredentials, Route, network_of, route_of
 from whet.model.run import Runner
 
 ANTHROPIC = {"ANTHROPIC_API_KEY": "sk-ant-real-key"}
@@ -73,7 +73,7 @@ def test_an_agent_gets_made_up_keys_and_no_other_secret(tmp_path: Path) -> None:
     made = runner("claude-code", pass_env=("OTHER_TOKEN", "ANTHROPIC_API_KEY"), env={"A": "b"})
     route = route_of(made, environ)
     assert isinstance(route, Route)
-    given = Pass(route=route, address="http://127.0.0.1:1/s/anthropic", secret="s" * 32)
+    given = ProxyCredentials(route=route, address="http://127.0.0.1:1/s/anthropic", secret="s" * 32)
     task = Task(
         prompt="",
         case="c",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from gateway_bench import ASK, bench, run, server, whole
 
-from whet.agents.gateway_routes import PROVIDERS
-from whet.agents.gateway_rules import Admitted, Refused, Rules
+from whet.gateway._rules import Admission, Refusal, Rules
+from whet.gateway.routes import PROVIDERS
 from whet.reading.requests import request_problem
 
 WELL = b'{"usage": {"input_tokens": 3, "output_tokens": 4}}'
@@ -44,7 +44,7 @@ WELL = b'{"usage": {"input_tokens": 3, "output_tokens": 4}}'
 def test_what_a_model_needs_passes(provider: str, method: str, path: str, format: str | None) -> None:  # noqa: A002
     admitted = Rules(provider=provider).admit(method, path)
 
-    assert isinstance(admitted, Admitted)
+    assert isinstance(admitted, Admission)
     assert (admitted.format, admitted.examined) == (format, method == "POST")
 
 
@@ -83,7 +83,7 @@ def test_what_a_model_needs_passes(provider: str, method: str, path: str, format
     ],
 )
 def test_what_else_a_key_can_do_is_refused(provider: str, method: str, path: str) -> None:
-    assert isinstance(Rules(provider=provider).admit(method, path), Refused)
+    assert isinstance(Rules(provider=provider).admit(method, path), Refusal)
 
 
 def test_a_refused_request_does_not_arrive_and_the_agent_hears_why(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_refused_request_does_not_arrive_and_the_agent_hears_why(tmp_path: Pat
             assert "allow_requests" in error["message"]
             (line,) = at.lines
             assert (line["outcome"], line["status"], line["trouble"], seen) == ("refused", 403, None, [])
-            assert at.ledger.witness().trouble is None
+            assert at.request_log.observation().trouble is None
 
     run(work)
 
@@ -115,8 +115,8 @@ def test_what_settings_name_passes_and_counts_if_it_may_cost(tmp_path: Path) -> 
 
             assert (paid.status_code, free.status_code, deeper.status_code) == (200, 200, 403)
             assert [line["format"] for line in at.lines] == ["other", None, None]
-            assert (at.ledger.asked, len(seen)) == (1, 2)
-            assert (at.ledger.usage.input_tokens, at.ledger.usage.output_tokens) == (80, 0)
+            assert (at.request_log.asked, len(seen)) == (1, 2)
+            assert (at.request_log.usage.input_tokens, at.request_log.usage.output_tokens) == (80, 0)
 
     run(work)
 
@@ -128,6 +128,8 @@ def test_a_request_that_is_allowed_has_a_method_and_a_path(text: str) -> None:
 
 
 FUNCTION = {"type": "function", "name": "shell", "parameters": {}}
+IMAGE = {"type": "image", "source": {"type": "url", "url": "https://x.example"}}
+FILE = {"fileData": {"fileUri": "https://x.example"}}
 PICTURE = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
 
 
@@ -170,6 +172,42 @@ def user(*content: dict[str, Any]) -> dict[str, Any]:
         ("gemini", {"contents": [{"parts": [{"fileData": {"fileUri": "https://x.example"}}]}]}, "url"),
         ("gemini", {"contents": [{"parts": [{"file_data": {"file_uri": "https://x.example"}}]}]}, "url"),
         (None, {"messages": [user({"type": "image", "source": {"type": "url", "url": "https://x"}})]}, "url"),
+        # Deeper, or beside what only looks like a call of the agent's own tool.
+        ("responses", {"input": [{"type": "additional_tools", "tools": [{"type": "mcp"}]}]}, "mcp"),
+        ("responses", {"input": [{"type": "tool_search_output", "tools": [{"type": "web_search"}]}]}, "web_search"),
+        ("responses", {"tool_choice": {"type": "allowed_tools", "tools": [{"type": "file_search"}]}}, "file_search"),
+        ("messages", {"messages": [user({"type": "tool_use", "content": [IMAGE]})]}, "url"),
+        ("messages", {"messages": [user({"type": "tool_use", "input": {}, "source": IMAGE["source"]})]}, "url"),
+        ("messages", {"messages": [user({"type": "web_search_tool_result", "content": [IMAGE]})]}, "url"),
+        ("messages", {"messages": [user({"type": "tool_result", "content": [IMAGE]})]}, "url"),
+        ("chat", {"messages": [user({"type": "document_url", "document_url": "https://x.example"})]}, "url"),
+        ("chat", {"messages": [user({"type": "input_audio", "input_audio": {"data": "https://x.example"}})]}, "url"),
+        ("chat", {"messages": [user({"type": "image", "image": "https://x.example"})]}, "url"),
+        ("chat", {"image_urls": ["data:image/png;base64,AA", "https://x.example"]}, "url"),
+        ("chat", {"extra_body": {"google": {"cached_content": "cachedContents/1"}}}, "cached_content"),
+        ("chat", {"extra_body": {"plugins": [{"id": "web"}]}}, "plugins"),
+        ("chat", {"data_sources": [{"type": "azure_search"}]}, "data_sources"),
+        ("chat", {"api_base": "https://x.example"}, "api_base"),
+        ("gemini", {"cachedContent": "cachedContents/1"}, "cachedContent"),
+        ("gemini", {"contents": [{"parts": [{"functionResponse": {"parts": [FILE]}}]}]}, "url"),
+        # As servers read names that match letters of any case, and what is empty or stored.
+        ("chat", {"tool\u017f": [{"type": "web_search"}]}, "web_search"),
+        ("chat", {"web_\u017fearch_options": {"user_location": None}}, "web_\u017fearch_options"),
+        ("chat", {"web_search_options": {}}, "web_search_options"),
+        ("chat", {"search_parameters": {}}, "search_parameters"),
+        ("chat", {"enable_code_interpreter": True}, "enable_code_interpreter"),
+        ("chat", {"builtin_tools": [{"type": "web_search"}]}, "builtin_tools"),
+        ("chat", {"preset": "mine"}, "preset"),
+        ("chat", {"model": "@preset/mine"}, "@preset/mine"),
+        ("messages", {"messages": [user({"type": "web_search_result", "image_url": "https://x.example"})]}, "url"),
+        # No type that is known, or none at all.
+        ("responses", {"tools": [{"type": "function_of_tomorrow"}]}, "function_of_tomorrow"),
+        ("messages", {"tools": [{"type": "advisor_20260301", "model": "claude-opus-4-8"}]}, "advisor"),
+        ("messages", {"tools": [{"type": ["custom"], "name": "a"}]}, "['custom']"),
+        ("chat", {"tools": [{"googleSearch": {}}]}, "googleSearch"),
+        ("chat", {"tools": [{"type": "function", "function": {"name": "a"}, "google_search": {}}]}, "google_search"),
+        ("chat", {"tools": ["web_search"]}, "web_search"),
+        ("chat", {"tools": {"enabled_tools": ["web_search"]}}, "enabled_tools"),
     ],
 )
 def test_what_the_provider_would_carry_out_is_refused_unless_it_is_named(
@@ -215,6 +253,37 @@ def test_what_the_provider_would_carry_out_is_refused_unless_it_is_named(
         ),
         ("chat", {"tools": [{"type": "function", "function": {}}], "messages": [{"content": "https://x.example"}]}),
         (
+            "responses",
+            {
+                "text": {"format": {"type": "json_schema", "schema": {"properties": {"tools": ["x"], "url": "x"}}}},
+                "tools": [
+                    {"type": "function", "name": "a", "parameters": {"properties": {"models": {}, "plugins": {}}}},
+                    {"type": "shell", "environment": {"type": "local"}},
+                    {"type": "namespace", "name": "n", "tools": [FUNCTION]},
+                ],
+                "input": [
+                    {"type": "mcp_list_tools", "tools": [{"name": "a", "input_schema": {"url": "https://x.example"}}]},
+                    {"type": "web_search_call", "action": {"type": "open_page", "url": "https://x.example"}},
+                    {"type": "tool_search_output", "tools": [FUNCTION]},
+                ],
+            },
+        ),
+        (
+            "messages",
+            {
+                "tools": [{"name": "a", "input_schema": {"properties": {"url": "https://x.example"}}, "strict": True}],
+                "messages": [
+                    user({"type": "server_tool_use", "input": {"url": "https://x.example", "tools": ["x"]}}),
+                    user(
+                        {
+                            "type": "web_search_tool_result",
+                            "content": [{"type": "web_search_result", "url": "https://x.example"}],
+                        }
+                    ),
+                ],
+            },
+        ),
+        (
             "gemini",
             {
                 "tools": [{"functionDeclarations": [{"name": "a", "parameters": {"url": {"type": "string"}}}]}],
@@ -230,11 +299,45 @@ def test_an_agents_own_tools_and_words_pass(format: Any, body: dict[str, Any]) -
     assert Rules(provider="anthropic", hosted_tools=()).examine(format, body) is None
 
 
-@pytest.mark.parametrize("value", [True, 1, "true", [0]])
-def test_what_is_answered_in_the_background_is_refused(tmp_path: Path, value: Any) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"models": ["dear-1"]},
+        {"fallbacks": [{"model": "dear-1"}]},
+        {"fallback_models": ["dear-1"]},
+        {"extra_body": {"models": ["dear-1"]}},
+        {"model": ["cheap-1", "dear-1"]},
+        {"model": "cheap-1,dear-1"},
+        {"model\u017f": ["dear-1"]},
+    ],
+)
+def test_a_request_that_names_several_models_is_refused_because_nobody_knows_its_price(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
     async def work() -> None:
         async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url, provider="openai") as at:
-            refused = await at.ask({"model": "gpt-5.5", "background": value}, "/responses")
+            refused = await at.ask({"model": "cheap-1", "messages": [], **more}, "/chat/completions")
+            passed = await at.ask({"model": "cheap-1", "models": [], "messages": []}, "/chat/completions")
+
+            assert (refused.status_code, passed.status_code, len(seen)) == (403, 200, 1)
+            assert "choose among models" in refused.json()["error"]["message"]
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"background": value} for value in (True, 1, "true", [0])),
+        {"bac\u212aground": True},
+        {"deferred": True},
+        {"extra_body": {"background": True}},
+    ],
+)
+def test_what_is_answered_in_the_background_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    async def work() -> None:
+        async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url, provider="openai") as at:
+            refused = await at.ask({"model": "gpt-5.5", **more}, "/responses")
             passed = await at.ask({"model": "gpt-5.5", "background": False}, "/responses")
 
             assert (refused.status_code, passed.status_code, len(seen)) == (403, 200, 1)

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from gateway_bench import ASK, KEY, bench, run, server, whole
 
-from whet.agents.gateway_faults import Cache
-from whet.agents.gateway_forms import Forms
-from whet.agents.gateway_tapes import Player, Recorder, hold_inside, read_tape
-from whet.agents.gateway_wire import characters, format_of, read_request
 from whet.errors import AgentError, CassetteMissed
-from whet.ground.secrets import Masker
+from whet.gateway.sources.cassettes import Player, Recorder, read_cassette, require_inside
+from whet.gateway.sources.faults import Cache
+from whet.gateway.wire.formats import count_characters, format_of, read_request
+from whet.gateway.wire.normal_form import Forms
 from whet.model.suite import Limits
-from whet.testing.scripted_model import ScriptedModel
+from whet.secrets import Masker
+from whet.testing.scripted_model.server import ScriptedModel
 
 WELL = b'{"usage": {"input_tokens": 3, "output_tokens": 4}}'
 
@@ -52,7 +52,7 @@ def test_a_model_is_not_asked_uncounted_however_the_path_is_spelled(tmp_path: Pa
             usual = path in ("/v1/messages", "/v1/%6dessages")
             assert (first[9:12], again[9:12]) == ((b"200", b"402") if usual else (b"403", b"403"))
             assert len(seen) == at.stops == usual
-            assert at.ledger.usage.total_tokens == (7 if usual else None)
+            assert at.request_log.usage.total_tokens == (7 if usual else None)
 
     run(work)
 
@@ -69,6 +69,12 @@ def test_a_model_is_not_asked_uncounted_however_the_path_is_spelled(tmp_path: Pa
         "/v1/%25252e%25252e/admin",
         "/v1/%5c..%5cadmin",
         "/v1/%255cadmin",
+        # Decoded once, it asks a model; decoded twice, something else.
+        "/openai/deployments/mine%252Fimages%252Fgenerations%253F/chat/completions",
+        "/v1beta/models/m%253AbatchGenerateContent%253F:generateContent",
+        "/openai/deployments/mine%3Fx/chat/completions",
+        "/openai/deployments/mine%23x/chat/completions",
+        "/openai/deployments/mine%0d%0aHost:x/chat/completions",
     ],
 )
 def test_a_path_that_a_server_could_read_as_another_one_is_refused(tmp_path: Path, rest: str) -> None:
@@ -167,6 +173,123 @@ def test_whatever_an_agent_says_of_hosts_and_methods_its_provider_hears_one_requ
     run(work)
 
 
+def test_a_body_is_described_as_what_it_is_whatever_the_agent_says_of_it(tmp_path: Path) -> None:
+    # Read as UTF-7, as some servers would by this description, it says `"background": true`.
+    body = b'{"a":"+ACI-,+ACI-background+ACI-:true,+ACI-b+ACI-:+ACI-"}'
+    said = ("application/json; charset=utf-7", "application/x-www-form-urlencoded")
+
+    async def work() -> None:
+        async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url, provider="openai") as at:
+            for kind in said:
+                headers = [("content-type", kind), ("content-encoding", "identity"), ("content-encoding", "br")]
+                await at.client.post(f"{at.given.address}/responses", content=body, headers=headers)
+
+            heads = [data.lower().partition(b"\r\n\r\n")[0].split(b"\r\n") for data in seen]
+            assert len(heads) == len(said)
+            for head in heads:
+                assert [line for line in head if line.startswith(b"content-type")] == [
+                    b"content-type: application/json"
+                ]
+                assert not any(line.startswith(b"content-encoding") for line in head)
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Host", "X-Forwarded-Prefix", "Forwarded", "X-Host"),
+        *("X-HTTP-Method-Override", "X-Method-Override", "X-HTTP-Path-Override"),
+        *("X-Portkey-Custom-Host", "Helicone-Target-URL", "X-Api-Base", "X-Upstream-Base-URL"),
+        *("Range", "If-Range"),
+    ],
+)
+def test_a_header_leads_neither_the_request_nor_the_key_elsewhere(tmp_path: Path, name: str) -> None:
+    async def work() -> None:
+        async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url) as at:
+            headers = {name: "elsewhere", "x-of-the-agent": "stays", "x-api-key": at.key}
+            answer = await at.client.post(f"{at.given.address}/v1/messages", json=ASK, headers=headers)
+
+            assert answer.status_code == 200
+            (data,) = seen
+            assert b"elsewhere" not in data
+            assert b"stays" in data
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "fields=candidates",
+        "%24fields=a",
+        "$req=%7B%7D",
+        "$httpMethod=DELETE",
+        "callback=x",
+        "_method=PUT",
+        "a;fields=b",
+    ],
+)
+def test_no_field_of_a_query_makes_another_request_or_leaves_out_what_it_took(tmp_path: Path, field: str) -> None:
+    async def work() -> None:
+        async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url, provider="gemini") as at:
+            await at.raw(
+                b"POST " + at.path(f"/v1beta/models/m:generateContent?alt=sse&{field}&key={at.key}")
+                + b" HTTP/1.1\r\nHost: x\r\nX-Goog-FieldMask: candidates\r\nContent-Length: 2\r\n\r\n{}"
+            )  # fmt: skip
+
+            head = seen[0].partition(b"\r\n\r\n")[0]
+            assert head.split(b"\r\n")[0].endswith(f":generateContent?alt=sse&key={KEY} HTTP/1.1".encode())
+            assert b"fieldmask" not in head.lower()
+
+    run(work)
+
+
+@pytest.mark.parametrize("confined", [True, False])
+def test_an_agent_that_has_its_model_alone_asks_with_no_key_of_its_own(tmp_path: Path, confined: bool) -> None:
+    async def work() -> None:
+        tools = () if confined else None
+        async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url, hosted_tools=tools) as at:
+            address = f"{at.given.address}/v1/messages?key=mine-1&access_token=mine-2"
+            headers = {"authorization": "Bearer mine-3", "x-api-key": at.key, "api-key": "mine-4"}
+            await at.client.post(address, json=ASK, headers=headers)
+
+            assert KEY.encode() in seen[0]
+            assert seen[0].count(b"mine-") == (0 if confined else 4)
+
+    run(work)
+
+
+@pytest.mark.parametrize("line", [b"HTTP/1.1 200 OK\r\nx y: KEY", b"KEY"])
+def test_a_key_in_an_answer_that_is_not_http_is_not_shown(tmp_path: Path, line: bytes) -> None:
+    async def work() -> None:
+        def repeat(data: bytes) -> bytes:
+            key = data.partition(b"x-api-key: ")[2].split(b"\r\n")[0]
+            return line.replace(b"KEY", key) + b"\r\n\r\n{}"
+
+        async with server(repeat) as (url, _), bench(tmp_path, url) as at:
+            answer = await at.ask()
+
+            assert answer.status_code == 502
+            assert "illegal" in answer.text
+            assert "0123456789" not in answer.text
+
+    run(work)
+
+
+def test_a_key_that_cannot_be_sent_is_not_shown(tmp_path: Path) -> None:
+    async def work() -> None:
+        key = "sk-real-0123456789\nabcdef"
+        async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url, key=key) as at:
+            answer = await at.ask()
+
+            assert (answer.status_code, seen) == (400, [])
+            assert "cannot be sent" in answer.text
+            assert "0123456789" not in answer.text
+
+    run(work)
+
+
 def test_one_agent_knows_neither_the_way_nor_the_key_of_another(tmp_path: Path) -> None:
     async def work() -> None:
         with ScriptedModel([{"say": "Hello."}] * 9) as model:
@@ -234,7 +357,7 @@ def test_an_agent_that_does_not_wait_for_the_words_of_an_error_has_seen_it_all_t
                 ask = b"POST " + at.path() + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
                 await loop.sock_sendall(agent, ask)
                 assert b" 500 " in await loop.sock_recv(agent, 4096)
-            await at.passage.settle()
+            await at.proxy.wait_until_quiet()
             for each in held:
                 each.close()
 
@@ -253,17 +376,17 @@ def test_an_agent_that_does_not_wait_for_the_words_of_an_error_has_seen_it_all_t
 )
 def test_a_body_that_no_program_would_send_harms_nobody_and_is_kept(tmp_path: Path, body: bytes) -> None:
     async def work() -> None:
-        tape = tmp_path / "tapes" / "1.jsonl"
+        cassette = tmp_path / "tapes" / "1.jsonl"
         async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url) as at:
-            at.passage.sources = (Recorder(tape, Forms({}, ["a.b"]), Masker([KEY])),)
+            at.proxy.sources = (Recorder(cassette, Forms({}, ["a.b"]), Masker([KEY])),)
             ask = b"POST " + at.path() + b" HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
             assert (await at.raw(ask)).startswith(b"HTTP/1.1 200")
             arrived = seen[0].partition(b"\r\n\r\n")[2]
             assert json.dumps(json.loads(arrived)) == json.dumps(json.loads(body))
 
-            at.passage.sources = (Player(tape, read_tape(tape), Forms({}, ["a.b"]), miss=print),)
+            at.proxy.sources = (Player(cassette, read_cassette(cassette), Forms({}, ["a.b"]), miss=print),)
             assert (await at.raw(ask)).startswith(b"HTTP/1.1 200")
-            # A second time it is on no tape, and the difference to nothing is shown.
+            # A second time it is on no cassette, and the difference to nothing is shown.
             assert b"more often" in await at.raw(ask)
             assert len(seen) == 1
 
@@ -282,8 +405,9 @@ def test_a_body_that_no_program_would_send_harms_nobody_and_is_kept(tmp_path: Pa
         '{"model": "m"}'.encode("utf-16"),
         b"\xef\xbb\xbf{}",
         b"model=m",
+        b'{"messages": [' + b"[]," * 500_000 + b"1]}",
     ],
-    ids=["number", "deep", "deeper", "list", "nothing", "bytes", "wide", "mark", "form"],
+    ids=["number", "deep", "deeper", "list", "nothing", "bytes", "wide", "mark", "form", "many parts"],
 )
 def test_a_question_to_a_model_that_cannot_be_read_does_not_pass(tmp_path: Path, body: bytes) -> None:
     async def work() -> None:
@@ -302,7 +426,7 @@ def test_a_question_to_a_model_that_cannot_be_read_does_not_pass(tmp_path: Path,
 def test_the_key_is_in_nothing_that_is_kept_wherever_an_agent_puts_what_stands_for_it(tmp_path: Path) -> None:
     async def work() -> None:
         async with server(lambda data: whole(data, kind="text/plain")) as (url, seen), bench(tmp_path, url) as at:
-            at.passage.sources = (Recorder(tmp_path / "tapes" / "1.jsonl", Forms({}), Masker([KEY])),)
+            at.proxy.sources = (Recorder(tmp_path / "tapes" / "1.jsonl", Forms({}), Masker([KEY])),)
             headers = {
                 "x-api-key": at.key,
                 "authorization": f"Bearer {at.key}",
@@ -383,7 +507,7 @@ def test_a_request_that_a_provider_hangs_up_on_because_of_its_size_is_no_outage(
             answer = await at.client.post(f"{at.given.address}/v1/messages", content=body, headers=headers)
 
             assert answer.status_code == 502
-            seen = at.ledger.witness().trouble
+            seen = at.request_log.observation().trouble
             assert (seen.kind if seen else None) == kind
 
     run(work)
@@ -457,17 +581,17 @@ EXCHANGE: dict[str, Any] = {
 def test_an_exchange_that_cannot_be_is_named_before_anything_starts(
     tmp_path: Path, change: dict[str, Any], why: str
 ) -> None:
-    tape = tmp_path / "1.jsonl"
-    tape.write_text(FIRST_LINE + json.dumps({**EXCHANGE, **change}) + "\n")
+    cassette = tmp_path / "1.jsonl"
+    cassette.write_text(FIRST_LINE + json.dumps({**EXCHANGE, **change}) + "\n")
 
     with pytest.raises(CassetteMissed) as raised:
-        read_tape(tape)
+        read_cassette(cassette)
 
-    assert str(tape) in raised.value.message
+    assert str(cassette) in raised.value.message
     assert why in raised.value.message
 
 
-def test_a_tape_that_is_no_file_or_too_large_or_too_deep_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_cassette_that_is_no_file_or_too_large_or_too_deep_is_refused_at_once(tmp_path: Path) -> None:
     deep = json.dumps({**EXCHANGE, "form": {"method": "POST", "path": "", "body": "HERE"}})
     (tmp_path / "deep").write_text(FIRST_LINE + deep.replace('"HERE"', "[" * 500 + "]" * 500))
     (tmp_path / "deeper").write_text(FIRST_LINE + "[" * 200_000)
@@ -482,7 +606,7 @@ def test_a_tape_that_is_no_file_or_too_large_or_too_deep_is_refused_at_once(tmp_
 
     for name in ("deep", "deeper", "link", "zero", "folder", "pipe", "large", "bytes", "none"):
         with pytest.raises(CassetteMissed, match=f"{name} cannot be played"):
-            read_tape(tmp_path / name)
+            read_cassette(tmp_path / name)
 
 
 def test_what_is_added_to_somebody_elses_cassettes_is_written_nowhere_else(tmp_path: Path) -> None:
@@ -499,15 +623,15 @@ def test_what_is_added_to_somebody_elses_cassettes_is_written_nowhere_else(tmp_p
     async def work() -> None:
         async with server(lambda _: whole(WELL)) as (url, _), bench(tmp_path, url) as at:
             for number in (1, 2, 3):
-                tape = folder / "s" / f"{number}.jsonl"
-                hold_inside(tape, folder)
-                at.passage.sources = (Recorder(tape, Forms({}), Masker(()), missed.append),)
+                cassette = folder / "s" / f"{number}.jsonl"
+                require_inside(cassette, folder)
+                at.proxy.sources = (Recorder(cassette, Forms({}), Masker(()), missed.append),)
                 assert (await at.ask()).status_code == 200
 
     run(work)
 
     with pytest.raises(CassetteMissed, match="behind a link"):
-        hold_inside(folder / "s" / "case" / "1.jsonl", folder)
+        require_inside(folder / "s" / "case" / "1.jsonl", folder)
     assert [error.message.partition(" cannot be recorded")[0] for error in missed] == [
         str(folder / "s" / f"{number}.jsonl") for number in (1, 2, 3)
     ]
@@ -518,7 +642,7 @@ def test_what_is_added_to_somebody_elses_cassettes_is_written_nowhere_else(tmp_p
 def test_a_cache_that_is_broken_asks_again(tmp_path: Path) -> None:
     async def work() -> None:
         async with server(lambda _: whole(WELL)) as (url, seen), bench(tmp_path, url) as at:
-            at.passage.sources = (Cache(tmp_path / "cache", url, Masker(()), Forms({}), judges=True),)
+            at.proxy.sources = (Cache(tmp_path / "cache", url, Masker(()), Forms({}), judges=True),)
             await at.ask()
             (kept,) = (tmp_path / "cache").iterdir()
             # Two that asked at the same time have both written all of it.
@@ -568,7 +692,7 @@ def test_answers_that_do_not_say_what_they_took_count_for_budgets_by_their_text(
             assert words in second.json()["error"]["message"]
             assert len(seen) == 1
             # A guess holds a budget, and is no figure of the record.
-            assert (at.ledger.usage.total_tokens, at.ledger.usage.cost_usd) == (None, None)
+            assert (at.request_log.usage.total_tokens, at.request_log.usage.cost_usd) == (None, None)
 
     run(work)
 
@@ -592,16 +716,16 @@ def test_an_agent_that_hangs_up_before_the_figures_come_spends_its_budget_all_th
                 async for piece in answer.aiter_bytes():
                     if b"yyy" in piece:
                         break
-            await at.passage.settle()
+            await at.proxy.wait_until_quiet()
 
             refused = await at.ask()
 
             assert refused.status_code == 402
             assert "has used about 150 of 150 tokens" in refused.json()["error"]["message"]
             # The provider said 50 and 1. How much was written nobody measured, and 100 went by.
-            assert (at.ledger.measured.input_tokens, at.ledger.measured.output_tokens) == (50, None)
-            assert (at.ledger.measured.cost_usd, at.ledger.guessed.total_tokens) == (None, 100)
-            assert at.ledger.guessed.cost_usd == pytest.approx(50 * 3e-6 + 100 * 15e-6)
+            assert (at.request_log.measured.input_tokens, at.request_log.measured.output_tokens) == (50, None)
+            assert (at.request_log.measured.cost_usd, at.request_log.guessed.total_tokens) == (None, 100)
+            assert at.request_log.guessed.cost_usd == pytest.approx(50 * 3e-6 + 100 * 15e-6)
 
     run(work)
 
@@ -621,4 +745,4 @@ def test_a_picture_is_not_taken_for_text() -> None:
     }
 
     words = len('say "hi"')
-    assert words < characters(body) < words + 4 * len(picture) / 30
+    assert words < count_characters(body) < words + 4 * len(picture) / 30

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from whet.errors import AgentNotFound
-from whet.ground.bubblewrap import BubblewrapSandbox
-from whet.ground.sandbox import Boundary, Command, Inlet
+from whet.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from whet.sandbox.contract import Boundary, Command, Inlet
 
 pytestmark = pytest.mark.bubblewrap
 LOOK = """

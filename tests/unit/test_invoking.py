@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.agents.records import dollar_invoked, slash_invoked
+from whet.agents.observe.records import dollar_invoked, slash_invoked
 
 SKILLS = ("release-notes", "house:tone", "usr")
 

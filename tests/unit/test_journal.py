@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from whet.errors import StoreError, UsageError
-from whet.model.run import Attempt, TrialKey, TrialResult
+from whet.model.run import AttemptResult, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.record.folder import create_run_folder, find_run_folder, lock, point_latest
-from whet.record.journal import Journal
+from whet.record.journal.index import JournalIndex
+from whet.record.journal.journal import Journal
 from whet.record.run_file import RunFile, write_run_file
-from whet.record.trial_lines import TrialLines
 
 
 def result(number: int, output: str = "") -> TrialResult:
@@ -37,9 +37,9 @@ def filled(path: Path, count: int) -> bytes:
     return path.read_bytes()
 
 
-def known_lines(path: Path) -> TrialLines:
-    known = TrialLines(path)
-    with known.opened():
+def known_lines(path: Path) -> JournalIndex:
+    known = JournalIndex(path)
+    with known.keep_open():
         assert [line.number for line in known.load()] == list(range(1, known.lines + 1))
     return known
 
@@ -127,8 +127,8 @@ def test_what_all_attempts_took_is_known_again_from_a_second_opening(path: Path)
     def spent(cost: float, source: str) -> Usage:
         return Usage(input_tokens=10, cost_usd=cost, cost_source=source)
 
-    first = Attempt(number=1, status="failed", duration_s=1, artifact_dir="a/1", usage=spent(0.1, "prices"))
-    last = Attempt(number=2, status="passed", duration_s=1, artifact_dir="a/2", usage=spent(0.2, "agent"))
+    first = AttemptResult(number=1, status="failed", duration_s=1, artifact_dir="a/1", usage=spent(0.1, "prices"))
+    last = AttemptResult(number=2, status="passed", duration_s=1, artifact_dir="a/2", usage=spent(0.2, "agent"))
     journal = Journal(path)
     journal.append(replace(result(1), usage=last.usage, attempts=(first, last)))
     # A trial is done once: what is there a second time was not paid for a second time.

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
 import pytest
+from msgspec import Struct
 
-from whet.grade.comparison import lift_line, lifts_of
+from whet.decide.comparison import lift_line, lifts_of
 from whet.model.arm import Arm
-from whet.model.event import Results
 from whet.model.grade import Status
-from whet.model.run import Attempt, Execution, Plan, Runner, TrialResult
+from whet.model.run import AttemptResult, Execution, Plan, Runner, TrialResult
+from whet.model.run_events import Results
 from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
 
 
-@dataclass
-class Scored:
+class Scored(Struct):
     """Results with one trial of each execution, which counts as given or errored, by case, arm and runner."""
 
     scores: dict[tuple[str, str, str], float | None]
@@ -63,7 +62,7 @@ class Scored:
             duration_s=1.0,
             started_at="",
             artifact_dir="",
-            attempts=(Attempt(number=1, status=status, duration_s=1.0, artifact_dir="", value=value),),
+            attempts=(AttemptResult(number=1, status=status, duration_s=1.0, artifact_dir="", value=value),),
         )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from whet import expect
-from whet.grade.expect.looked import MOST_EVENTS, looking
-from whet.model.seen import CommandRun, Event, FileRead, Message, SkillSignal, ToolCall, TurnStarted
+from whet.checks.looked_at import MOST_EVENTS, collect_references
+from whet.model.events import CommandRun, Event, FileRead, Message, SkillSignal, ToolCall, TurnStarted
 from whet.model.session import Session, SessionSummary, TurnSummary
 
 
@@ -29,7 +29,7 @@ EVENTS: tuple[Event, ...] = (
 def test_what_matches_is_named_by_its_place_among_all_events() -> None:
     whole = session(*EVENTS)
 
-    with looking() as looked:
+    with collect_references() as looked:
         expect.commands.includes(whole, "pytest")
         expect.file_reads.includes(whole, "a.md")
         expect.tool_calls.has(whole, "Read")
@@ -41,7 +41,7 @@ def test_what_matches_is_named_by_its_place_among_all_events() -> None:
 def test_of_what_is_missing_the_nearest_is_named() -> None:
     whole = session(*EVENTS)
 
-    with looking() as looked, pytest.raises(AssertionError, match="nearest"):
+    with collect_references() as looked, pytest.raises(AssertionError, match="nearest"):
         expect.commands.includes(whole, "ls -l")
 
     assert looked.events(whole) == (2,)
@@ -53,7 +53,7 @@ def test_a_turn_of_a_conversation_has_its_place_in_the_whole() -> None:
         first, CommandRun(command="ls"), second, CommandRun(command="pwd"), CommandRun(command="ls"), turns=2
     )
 
-    with looking() as looked:
+    with collect_references() as looked:
         expect.commands.includes(whole.turns[1], "ls")
 
     assert looked.events(whole) == (4,)
@@ -62,7 +62,7 @@ def test_a_turn_of_a_conversation_has_its_place_in_the_whole() -> None:
 def test_very_many_matches_name_the_first_of_them() -> None:
     whole = session(*(CommandRun(command="ls") for _ in range(1000)))
 
-    with looking() as looked:
+    with collect_references() as looked:
         expect.commands.includes(whole, "ls")
 
     assert looked.events(whole) == tuple(range(MOST_EVENTS))
@@ -70,7 +70,7 @@ def test_very_many_matches_name_the_first_of_them() -> None:
 
 def test_outside_of_a_check_nothing_is_noted() -> None:
     whole = session(*EVENTS)
-    with looking() as looked:
+    with collect_references() as looked:
         pass
 
     expect.commands.includes(whole, "pytest")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.ground import masking
-from whet.ground.secrets import HIDDEN, MaskedStream, Masker, looks_secret, secret_values, secrets_in
+from whet.secrets import HIDDEN, MaskedStream, Masker, looks_secret, secret_values, secrets_in
+from whet.workspace import mask_files
 
 SECRET = "sk-0123456789"
 
@@ -140,10 +140,10 @@ def test_a_masker_can_learn_more() -> None:
 def test_a_secret_on_the_border_of_two_pieces_of_a_large_file_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
-    monkeypatch.setattr(masking, "_PIECE", 1000)
+    monkeypatch.setattr(mask_files, "_PIECE", 1000)
     (tmp_path / "large").write_bytes(b"x" * (1000 - before) + SECRET.encode() + b"y" * 1000)
 
-    problems = masking.mask_files(Masker((SECRET,)), tmp_path)
+    problems = mask_files.mask_files(Masker((SECRET,)), tmp_path)
 
     assert problems == []
     assert (tmp_path / "large").read_text() == "x" * (1000 - before) + HIDDEN + "y" * 1000

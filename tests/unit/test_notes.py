@@ -10,7 +10,7 @@ import pytest
 
 from whet.errors import StoreError, UsageError
 from whet.record.notes import NOTES_FILE, add_note, agreement, new_note, read_notes, remove_note
-from whet.record.rows import RowKey
+from whet.record.read.rows import RowKey
 
 A, B, C = (RowKey(case, "r", "default", 1) for case in "abc")
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from whet.agents.scripted import script_problems
+from whet.agents.scripted.agent import script_problems
+from whet.decide.scores import Weights
 from whet.errors import ConfigError, JudgeFailed, SuiteError, UsageError
-from whet.grade.judge_questions import read_call
-from whet.grade.scores import Weights
-from whet.plan.settings import load_settings
+from whet.grade.judge.questions import read_call
+from whet.plan.settings.load import load_settings
 from whet.reading.fields import is_number, is_whole
 from whet.reading.text import written
-from whet.suites.benchmarks import read_benchmark
-from whet.suites.eval_documents import read_suite, to_json
+from whet.suites.benchmark import read_benchmark
+from whet.suites.evals.documents import read_suite, to_json
 from whet.suites.format import load_suite
 
 PACKAGE = {

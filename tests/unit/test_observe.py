@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.agents.agent import Output
-from whet.agents.observing import Observer, Watch
+from whet.agents.contract import Output
+from whet.agents.observe.observer import Observer, SessionLimits
 from whet.errors import BudgetSpent, StepLimitReached
-from whet.model.seen import Event, Message
-from whet.model.wire import encode
+from whet.model.codec import encode
+from whet.model.events import Event, Message
 
 
 def unread(_: bytes) -> Iterable[Event]:
@@ -24,7 +24,7 @@ def unread(_: bytes) -> Iterable[Event]:
 
 
 def observer(output: Output = "events", *, max_steps: int | None = None, folder: Path = Path("nowhere")) -> Observer:
-    return Observer(output, unread, events_path=folder / "events.jsonl", watch=Watch(max_steps=max_steps))
+    return Observer(output, unread, events_path=folder / "events.jsonl", watch=SessionLimits(max_steps=max_steps))
 
 
 def call(number: int) -> bytes:
@@ -72,7 +72,7 @@ def test_the_step_after_the_last_allowed_one_raises() -> None:
 
 
 def test_what_is_read_already_costs_more_than_the_budget_before_it_is_known_what_was_written() -> None:
-    watch = Watch(budget_usd=0.01, model="claude-sonnet-4-5")
+    watch = SessionLimits(budget_usd=0.01, model="claude-sonnet-4-5")
     seen = Observer("events", unread, events_path=Path("nowhere"), watch=watch)
 
     seen.feed(b'{"type":"usage","input_tokens":3000}\n')
@@ -83,7 +83,7 @@ def test_what_is_read_already_costs_more_than_the_budget_before_it_is_known_what
 
 
 def test_a_guess_counts_what_every_round_reads_again() -> None:
-    seen = Observer("events", unread, events_path=Path("nowhere"), watch=Watch(prompt="p" * 40))
+    seen = Observer("events", unread, events_path=Path("nowhere"), watch=SessionLimits(prompt="p" * 40))
     seen.feed(b'{"type":"tool_call","id":"1","tool":"t","args":{"command":"12345678"}}\n')
     seen.feed(b'{"type":"tool_result","id":"1","output":"0123456789ab"}\n')
     seen.feed(b'{"type":"message","role":"assistant","text":"done"}\n')
@@ -153,7 +153,7 @@ def test_records_are_read_by_the_agent_and_their_events_kept(tmp_path: Path) -> 
 def test_what_an_agent_did_before_it_was_stopped_is_on_disk_at_once(tmp_path: Path) -> None:
     said = [Message(role="user", text="do"), Message(role="assistant", text="on it")]
     path = tmp_path / "events.jsonl"
-    seen = Observer("records", lambda _: said, events_path=path, watch=Watch(max_steps=1))
+    seen = Observer("records", lambda _: said, events_path=path, watch=SessionLimits(max_steps=1))
 
     with pytest.raises(StepLimitReached):
         seen.feed(b"one\ntwo\nthree\n")

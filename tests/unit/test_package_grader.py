@@ -12,17 +12,17 @@ from typing import Any
 import anyio
 import pytest
 
+from whet.checks.context import Shell
 from whet.errors import PackageError
-from whet.grade.context import Shell
 from whet.grade.evidence import Evidence
-from whet.grade.packages import TaskPackageGrader
-from whet.ground.copying import copy_tree
-from whet.ground.package_settings import PackageSettings
-from whet.ground.packages import Packages, Prepared, package_problems, package_workspace
+from whet.grade.verifiers.packages import TaskPackageGrader
 from whet.model.eval_cases import ResourceHints, TaskPackage
 from whet.model.grade import Changes, Grade
 from whet.model.session import SessionSummary
 from whet.model.suite import SKILL, Case, Check, Suite
+from whet.packages.settings import PackageSettings
+from whet.packages.task_packages import Packages, PreparedPackage, package_problems, package_workspace
+from whet.workspace.copy import copy_tree
 
 
 def script(*lines: str) -> str:
@@ -57,7 +57,7 @@ class Bench:
         self.workspace = self.scratch / "w"
         self.packages = Packages(self.scratch, PackageSettings(), {})
 
-    def prepared(self, package: TaskPackage) -> Prepared:
+    def prepared(self, package: TaskPackage) -> PreparedPackage:
         spec = package_workspace(package, self.folder).package
         assert spec is not None
         return anyio.run(self.packages.prepare, spec)
@@ -81,7 +81,7 @@ class Bench:
         suite = Suite(name="s", cases=(case,), source=self.folder / "suite.json", digest="")
         return anyio.run(TaskPackageGrader(suite).grade, check, self._evidence(case, prepared, arm))
 
-    def _evidence(self, case: Case, prepared: Prepared, arm: str) -> Evidence:
+    def _evidence(self, case: Case, prepared: PreparedPackage, arm: str) -> Evidence:
         return Evidence(
             case=case,
             session=SessionSummary(runner="none", agent="none", prompt=""),
@@ -478,8 +478,8 @@ def test_a_package_is_prepared_once_whoever_asks(local: Bench) -> None:
     spec = package_workspace(package, local.folder).package
     assert spec is not None
 
-    async def ask_together() -> list[Prepared]:
-        found: list[Prepared] = []
+    async def ask_together() -> list[PreparedPackage]:
+        found: list[PreparedPackage] = []
 
         async def ask() -> None:
             found.append(await local.packages.prepare(spec))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from whet.report.html import write_pages
-from whet.report.pages import file_page, joined_script, page_files
+from whet.view.html import write_pages
+from whet.view.pages import file_page, joined_script, page_files
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
@@ -58,13 +58,15 @@ def test_the_policy_of_a_file_lets_our_script_and_style_run_and_nothing_else(par
     text = (page.beginning + page.end).decode()
 
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
-    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
 
     assert policy
-    for kind, content in (("script-src", script), ("style-src", style)):
-        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        assert f"{kind} 'sha256-{digest}'" in policy[1]
+    # The one for colours runs before the page is drawn, the other when all of it is there.
+    assert [text.index(script) < text.index("<style>") for script in scripts] == [True, False]
+    for kind, contents in (("script-src", scripts), ("style-src", [style])):
+        digests = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in contents]
+        assert " ".join((kind, *(f"'sha256-{digest}'" for digest in digests))) in policy[1]
     assert "default-src 'none'" in policy[1]
     assert "unsafe" not in policy[1]
     assert ("'strict-dynamic'" in policy[1], "trusted-types whet-parts" in policy[1]) == (parts, parts)
@@ -93,8 +95,8 @@ def test_a_small_run_is_one_file_that_holds_every_document(tmp_path: Path) -> No
 def test_a_large_run_is_a_folder_whose_parts_hold_what_the_first_page_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("whet.report.html.MOST_TRIALS", 10)
-    monkeypatch.setattr("whet.report.html._PART_BYTES", 4000)
+    monkeypatch.setattr("whet.view.html.MOST_TRIALS", 10)
+    monkeypatch.setattr("whet.view.html._PART_BYTES", 4000)
     run = make_run(tmp_path / "runs" / "20260105T101530-000000", trials=20, events=10)
     target = tmp_path / "out.html"
 
@@ -115,7 +117,7 @@ def test_a_large_run_is_a_folder_whose_parts_hold_what_the_first_page_does_not(
 
 
 def test_a_folder_of_somebody_else_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whet.report.html.MOST_TRIALS", 0)
+    monkeypatch.setattr("whet.view.html.MOST_TRIALS", 0)
     run = make_run(tmp_path / "runs" / "20260105T101530-000000", trials=20, events=2)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "index.html").write_text("mine")

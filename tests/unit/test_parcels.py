@@ -1,4 +1,4 @@
-"""Folders come out of a parcel as they went in, and nothing comes out elsewhere."""
+"""Folders come out of a folder archive as they went in, and nothing comes out elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from whet.ground.parcels import KEPT_S, Unpackable, clear_parcels, hold_parcel, keep_parcel, pack, unpack, write_parcel
+from whet.cluster._archive import (
+    KEPT_S,
+    Unpackable,
+    clear_archives,
+    keep_archive,
+    lock_archive,
+    pack,
+    unpack,
+    write_archive,
+)
 
 
 def made(root: Path) -> Path:
@@ -37,12 +46,12 @@ def seen(root: Path) -> dict[str, tuple[int, int, bytes]]:
     return found
 
 
-def test_no_more_is_written_of_a_parcel_that_is_too_large(tmp_path: Path) -> None:
+def test_no_more_is_written_of_a_folder_archive_that_is_too_large(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as huge:
         huge.truncate(1 << 36)
     file = io.BytesIO()
 
-    _, size = write_parcel(pack(tmp_path, "root"), file, most=5_000_000)
+    _, size = write_archive(pack(tmp_path, "root"), file, most=5_000_000)
 
     assert size == len(file.getvalue())
     assert 5_000_000 < size < 20_000_000
@@ -70,15 +79,15 @@ def test_folders_and_records_can_stay_behind_and_contents_change(tmp_path: Path)
     assert (out / "name/a/run.sh").read_bytes() == b"#!/bin/SH\n"
 
 
-def test_a_parcel_is_kept_by_its_digest_or_not_at_all(tmp_path: Path) -> None:
+def test_a_folder_archive_is_kept_by_its_digest_or_not_at_all(tmp_path: Path) -> None:
     file = io.BytesIO()
-    digest, size = write_parcel(pack(made(tmp_path / "root"), "root"), file)
+    digest, size = write_archive(pack(made(tmp_path / "root"), "root"), file)
     store = tmp_path / "store"
     store.mkdir()
 
-    place = keep_parcel(file, digest, store)
+    place = keep_archive(file, digest, store)
     with pytest.raises(Unpackable, match="another digest"):
-        keep_parcel(io.BytesIO(file.getvalue()[:-1]), digest, store)
+        keep_archive(io.BytesIO(file.getvalue()[:-1]), digest, store)
 
     assert size == len(file.getvalue())
     assert seen(place / "root") == seen(tmp_path / "root")
@@ -100,7 +109,7 @@ def test_no_entry_leaves_its_folder(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "inside").exists()
 
 
-def test_a_garbled_parcel_is_refused(tmp_path: Path) -> None:
+def test_a_garbled_folder_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x" * 100)
     stream = b"".join(pack(tmp_path / "file", "file"))
 
@@ -110,26 +119,26 @@ def test_a_garbled_parcel_is_refused(tmp_path: Path) -> None:
             unpack(io.BytesIO(garbled), tmp_path / f"out{number}")
 
 
-def test_the_oldest_parcels_go_beyond_a_size_unless_they_are_used(tmp_path: Path) -> None:
+def test_the_oldest_folder_archives_go_beyond_a_size_unless_they_are_used(tmp_path: Path) -> None:
     size = 1024 * 1024
     for age_s, name in enumerate(("new", "second", "third", "held", ".growing")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_bytes(os.urandom(size))
         os.utime(tmp_path / name, (time.time() - 60 * age_s,) * 2)
-    assert hold_parcel("held", tmp_path)
+    assert lock_archive("held", tmp_path)
     os.utime(tmp_path / "held", (time.time() - 2 * KEPT_S,) * 2)
 
-    clear_parcels(tmp_path, most=2 * size + size // 2)
+    clear_archives(tmp_path, most=2 * size + size // 2)
 
     assert {each.name for each in tmp_path.iterdir()} == {"new", "second", "held", ".growing"}
-    assert not hold_parcel("third", tmp_path)
+    assert not lock_archive("third", tmp_path)
 
 
-def test_parcels_that_nobody_used_for_a_week_go(tmp_path: Path) -> None:
+def test_folder_archives_that_nobody_used_for_a_week_go(tmp_path: Path) -> None:
     for name in ("old", ".abandoned", "young"):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (time.time() - (0 if name == "young" else 2 * KEPT_S),) * 2)
 
-    clear_parcels(tmp_path)
+    clear_archives(tmp_path)
 
     assert [each.name for each in tmp_path.iterdir()] == ["young"]

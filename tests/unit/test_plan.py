@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from whet.errors import UnknownName, UsageError
 from whet.model.request import Selection, Settings, parse_shard, split_list
 from whet.model.run import Plan, Runner
 from whet.model.suite import Case, Limits, Suite, WorkspaceSpec
 from whet.plan.plan import describe_plan, make_plan
-from whet.plan.settings import load_settings
+from whet.plan.settings.load import load_settings
 
 
 def case(name: str, *tags: str, **limits: Any) -> Case:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from whet.errors import WorkspaceError
-from whet.ground.protecting import Protected, Wanted, keep_protected, put_back
+from whet.workspace.protected import ProtectedItem, ProtectedPaths, keep_protected, put_back
 
-TESTS = Wanted(holds=lambda path: path.startswith("test/"), guards=lambda _: False, leads_to=lambda _: True)
+TESTS = ProtectedPaths(holds=lambda path: path.startswith("test/"), guards=lambda _: False, leads_to=lambda _: True)
 
 
 @pytest.fixture
@@ -24,11 +24,13 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kept(workspace: Path, tmp_path: Path) -> tuple[Protected, ...]:
+def kept(workspace: Path, tmp_path: Path) -> tuple[ProtectedItem, ...]:
     return keep_protected(workspace, TESTS, tmp_path / "store")
 
 
-def test_a_file_that_was_added_to_a_protected_folder_is_removed(workspace: Path, kept: tuple[Protected, ...]) -> None:
+def test_a_file_that_was_added_to_a_protected_folder_is_removed(
+    workspace: Path, kept: tuple[ProtectedItem, ...]
+) -> None:
     (workspace / "test" / "conftest.py").write_text("")
     (workspace / "test" / "deep").mkdir()
     (workspace / "test" / "deep" / "more.sh").symlink_to("../a.sh")
@@ -41,7 +43,7 @@ def test_a_file_that_was_added_to_a_protected_folder_is_removed(workspace: Path,
     assert restored == ("test/conftest.py", "test/deep/more.sh")
 
 
-def test_a_file_of_which_only_the_mode_changed_is_put_back(workspace: Path, kept: tuple[Protected, ...]) -> None:
+def test_a_file_of_which_only_the_mode_changed_is_put_back(workspace: Path, kept: tuple[ProtectedItem, ...]) -> None:
     (workspace / "test" / "a.sh").chmod(0o644)
 
     restored = put_back(workspace, TESTS, kept)
@@ -52,7 +54,7 @@ def test_a_file_of_which_only_the_mode_changed_is_put_back(workspace: Path, kept
 
 @pytest.mark.parametrize("tamper", [lambda copy: copy.write_text("exit 0\n"), lambda copy: copy.unlink()])
 def test_nothing_is_put_back_from_a_copy_that_is_not_what_it_was(
-    workspace: Path, kept: tuple[Protected, ...], tamper
+    workspace: Path, kept: tuple[ProtectedItem, ...], tamper
 ) -> None:
     (workspace / "test" / "a.sh").unlink()
     tamper(Path(next(item.copy for item in kept if item.copy)))

@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
-from whet.agents import turnstile
-from whet.agents.turnstile import Turnstile
-from whet.run.keeper import Limits
+from whet.cluster.node_actor import ProviderLimiter
+from whet.gateway import rate_limit
+from whet.gateway.rate_limit import LocalRateLimiter
 
 
 def test_no_request_begins_while_the_last_minute_took_too_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turnstile, "_MINUTE_S", 0.3)
+    monkeypatch.setattr(rate_limit, "_MINUTE_S", 0.3)
 
     async def three() -> tuple[bool, bool]:
-        gate = Turnstile(None, 100)
+        gate = LocalRateLimiter(None, 100)
         await gate.enter()
         gate.spend(100)
         second = asyncio.create_task(gate.enter())
@@ -30,7 +30,7 @@ def test_no_request_begins_while_the_last_minute_took_too_many_tokens(monkeypatc
 def test_a_busy_provider_is_told_once_for_a_pause() -> None:
     async def heard() -> list[str]:
         told: list[str] = []
-        gate = Turnstile(2, None, told.append)
+        gate = LocalRateLimiter(2, None, told.append)
         for _ in range(3):
             gate.heard(429, "7")
         return told
@@ -40,7 +40,7 @@ def test_a_busy_provider_is_told_once_for_a_pause() -> None:
 
 def test_a_node_that_is_gone_makes_room() -> None:
     async def passed() -> list[bool]:
-        limits = Limits(2, None)
+        limits = ProviderLimiter(2, None)
         await limits.enter("lost", "host")
         await limits.enter("lost", "host")
         third = asyncio.create_task(limits.enter("other", "host"))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from whet.errors import RecordChanged, StoreError, UsageError
 from whet.model.grade import Failure
 from whet.model.run import TrialKey, TrialResult
-from whet.record.journal import Journal
-from whet.record.recorded_run import journal_lines, newest_run, read_resumable, read_run, run_folders
-from whet.record.results import DIGEST_CLOSING, DIGEST_OPENING
-from whet.record.run_file import read_run_file
+from whet.record.document import DIGEST_CLOSING, DIGEST_OPENING
+from whet.record.journal.journal import Journal
+from whet.record.read.run import journal_lines, newest_run, read_resumable, read_run, run_folders
+from whet.record.run_file import FORMAT, read_run_file
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
@@ -25,11 +25,11 @@ from large_run import make_run
 
 def write_run(folder: Path, text: str) -> Path:
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text(text)
+    (folder / "run.json").write_text(text.replace("{", f'{{"schema": "{FORMAT}", ', 1).replace(", }", "}"))
     return folder
 
 
-def test_what_an_older_whet_did_not_write_has_a_default(tmp_path: Path) -> None:
+def test_what_was_not_asked_has_a_default(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", '{"suite_path": "/s.py", "selection": {"cases": ["a"], "shard": [1, 2]}}')
 
     asked = read_run_file(folder)
@@ -38,7 +38,7 @@ def test_what_an_older_whet_did_not_write_has_a_default(tmp_path: Path) -> None:
     assert (asked.flags, asked.typed.again, asked.eval, asked.sources) == ({}, (), None, None)
 
 
-def test_what_a_newer_whet_may_write_is_left_alone(tmp_path: Path) -> None:
+def test_a_field_that_nobody_asks_for_is_left_alone(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", '{"trials": 3, "new": {"a": 1}}')
 
     assert read_run_file(folder).trials == 3
@@ -50,6 +50,16 @@ def test_a_file_that_is_not_the_record_of_a_run_is_one_error_with_its_path(tmp_p
 
     with pytest.raises(StoreError, match=r"run\.json is not the record of a run"):
         read_run_file(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"trials": 3}', '{"schema": null}', '{"schema": "whet/run/4", "trials": "as many as"}']
+)
+def test_a_record_of_another_format_is_refused_before_anything_else_is_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+
+    with pytest.raises(StoreError, match=rf"run\.json is of .*, and this whet reads {FORMAT}"):
+        read_run_file(tmp_path)
 
 
 def test_a_run_without_a_suite_says_so_only_when_the_suite_is_needed(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 from reporting import MemoryResults, Pipe, Tty, all_pass, make_info, make_plan, play
 
 from whet.errors import PluginError, UnknownName, UsageError
-from whet.model.event import Notice, RunEnded, RunStarted
+from whet.model.run_events import Notice, RunEnded, RunStarted
 from whet.report.choose import ReporterChoice, make_reporters, parse_reporter
-from whet.report.reporter import Reporters
+from whet.report.contract import Reporters
 
 
 def make(*specs, base: Path, stdout=None, stderr=None, environ=None) -> Reporters:

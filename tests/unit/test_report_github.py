@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from reporting import Pipe, Stage, all_pass, by_case, end, errored, failed, make_plan
 
 from whet.model.grade import FailureClass, Location
-from whet.report.github import SUMMARY_BYTES, GithubReporter
+from whet.report.files.github import SUMMARY_BYTES, GithubReporter
 
 
 def lines(plan, outcome=all_pass, *, stdout=None, **environ: str) -> list[str]:

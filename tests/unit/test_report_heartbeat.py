@@ -7,10 +7,10 @@ import threading
 import pytest
 from reporting import Pipe, all_pass, make_info, make_plan, trial_of
 
-from whet.model.event import RunStarted
-from whet.report import plain as heartbeat
-from whet.report.plain import Heartbeat, PlainProgress
+from whet.model.run_events import RunStarted
 from whet.report.screen import Screen
+from whet.report.terminal import progress as heartbeat
+from whet.report.terminal.progress import Heartbeat, PlainProgress
 
 
 class Clock:
@@ -93,7 +93,7 @@ def test_silence_is_broken_again_and_again(monkeypatch):
 
     beating = Heartbeat(tell)
 
-    assert enough.wait(30)
+    assert enough.wait(300)
     beating.stop()
 
 
@@ -119,5 +119,5 @@ def test_a_stream_that_is_gone_does_not_end_it(monkeypatch):
 
     beating = Heartbeat(tell)
 
-    assert all(tried.acquire(timeout=30) for _ in range(3))
+    assert all(tried.acquire(timeout=300) for _ in range(3))
     beating.stop()

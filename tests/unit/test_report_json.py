@@ -7,7 +7,7 @@ import io
 import pytest
 from reporting import Pipe, Stage, all_pass, end, make_info, make_plan
 
-from whet.report.json import JsonReporter
+from whet.report.files.json import JsonReporter
 
 # Longer than one chunk, and with characters that chunks will cut in two.
 DOCUMENT = ('{"text": "x' + "é日" * 60_000 + '"}\n').encode()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec.structs import replace
 from reporting import Pipe, Stage, all_pass, attempt, by_case, end, errored, failed, make_plan, passed
 
 from whet.model.grade import Location
-from whet.report.junit import JunitReporter
+from whet.report.files.junit import JunitReporter
 
 
 def document(plan, outcome=all_pass, *, stdout=None) -> ET.Element:

@@ -9,11 +9,25 @@ import threading
 from collections import Counter
 
 import pytest
-from reporting import Stage, Tty, all_pass, by_case, errored, failed, make_info, make_plan, play, trial_of
+from reporting import (
+    Stage,
+    Tty,
+    all_pass,
+    by_case,
+    errored,
+    failed,
+    make_info,
+    make_plan,
+    passed,
+    play,
+    trial_of,
+    usage,
+)
 
-from whet.model.event import Notice, RunStarted, TrialEnded, TrialStarted
+from whet.model.run_events import Notice, RunStarted, TrialEnded, TrialStarted
 from whet.report.screen import Screen
-from whet.report.terminal import _RUNNING_ROWS, LiveProgress, TerminalReporter, _segments
+from whet.report.terminal._live import _RUNNING_ROWS, LiveProgress, _segments
+from whet.report.terminal.reporter import TerminalReporter
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
@@ -66,6 +80,21 @@ def test_the_bar_tells_how_many_are_done_and_how_they_went(start):
         progress.ended(trial, make(trial.key))
 
     assert progress._draw().plain == f"\n  {'━' * 15}{'─' * 15}  2/4 trials  0.0 s  1 passed  1 failed"
+
+
+def test_the_bar_tells_what_was_spent_and_about_how_long_the_rest_takes(start):
+    times = iter([0.0])
+    plan = make_plan([f"case-{number}" for number in range(9)])
+    progress = start(plan, done=1, now=lambda: next(times, 6.0))
+
+    for number in range(2):
+        progress.ended(trial := trial_of(plan, number), passed(trial.key, usage=usage(10, 2, 0.5)))
+    early = progress._draw().plain
+    progress.ended(trial := trial_of(plan, 2), passed(trial.key))
+    late = progress._draw().plain
+
+    assert early.endswith("  3/9 trials  6.0 s  2 passed  $1.00")
+    assert late.endswith("  4/9 trials  6.0 s, 10.0 s left  3 passed  $1.00")
 
 
 def test_trials_of_an_earlier_run_count_as_done(start):
@@ -128,7 +157,7 @@ def test_closing_early_gives_the_terminal_back_and_ends_the_drawing_thread(stage
     assert not reporter.live
     assert SHOW_CURSOR in stage.printed
     for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=5)
+        thread.join(timeout=300)
     assert set(threading.enumerate()) <= before
 
 
@@ -141,6 +170,6 @@ def test_no_colour_is_used_on_a_terminal_whose_owner_wants_none():
 
 
 def test_plain_output_never_loads_rich():
-    code = "import sys, whet.report.terminal; sys.exit('rich' in sys.modules)"
+    code = "import sys, whet.report.terminal.reporter; sys.exit('rich' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

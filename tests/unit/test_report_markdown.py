@@ -7,7 +7,7 @@ from markdown_it import MarkdownIt
 from reporting import Stage, all_pass, by_case, end, errored, failed, make_info, make_plan, usage
 
 from whet.model.grade import FailureClass
-from whet.report.markdown import MarkdownReporter, within
+from whet.report.files.markdown import MarkdownReporter, within
 from whet.report.markup import cell, code, fence
 
 READER = MarkdownIt("commonmark").enable("table")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec.structs import replace
 from reporting import Stage, all_pass, end, failed, make_info, make_plan
 
 from whet.model.grade import Failure
-from whet.model.run import UNHELD, TrialKey, TrialResult
-from whet.report.github import GithubReporter
-from whet.report.junit import JunitReporter
-from whet.report.markdown import MarkdownReporter
-from whet.report.terminal import TerminalReporter
+from whet.model.run import BUDGET_NOT_ENFORCED, TrialKey, TrialResult
+from whet.report.files.github import GithubReporter
+from whet.report.files.junit import JunitReporter
+from whet.report.files.markdown import MarkdownReporter
+from whet.report.terminal.reporter import TerminalReporter
 
 STOPPED = Failure(phase="agent", code="timeout", cause="agent", message="was still running after 60 s")
 
@@ -80,7 +80,12 @@ def test_a_check_that_printed_nothing_has_no_such_line(tmp_path, folder):
 
 def test_notes_stand_with_the_failure_and_one_that_is_told_once_for_all_does_not(tmp_path):
     def outcome(key):
-        notes = ("classify_failure raised KeyError: 'x'\n(suite.py:3)", f"{UNHELD}: it is $1", "again", "again")
+        notes = (
+            "classify_failure raised KeyError: 'x'\n(suite.py:3)",
+            f"{BUDGET_NOT_ENFORCED}: it is $1",
+            "again",
+            "again",
+        )
         return failed(key, notes=notes)
 
     terminal, markdown, junit, github = (
@@ -92,7 +97,7 @@ def test_notes_stand_with_the_failure_and_one_that_is_told_once_for_all_does_not
     assert "- note: `classify_failure raised KeyError: 'x' (suite.py:3)`\n- note: `again`\n" in markdown
     assert "note: classify_failure raised KeyError: 'x' (suite.py:3)\nnote: again" in system_out(junit)
     assert github.count("%0Anote: again") == 1
-    assert UNHELD not in terminal + markdown + junit + github
+    assert BUDGET_NOT_ENFORCED not in terminal + markdown + junit + github
 
 
 def test_a_note_that_another_failure_has_already_is_not_said_again(tmp_path):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from reporting import (
     MemoryResults,
     Pipe,
@@ -21,13 +22,16 @@ from reporting import (
     make_plan,
     passed,
     play,
+    trial_of,
     usage,
 )
 
-from whet.model.event import Notice, RunEnded
+from whet.model.events import CommandRun
 from whet.model.grade import Failure, FailureClass, Grade, Location
+from whet.model.run_events import Notice, RunEnded, SessionSeen
+from whet.report.finding import session_line
 from whet.report.screen import Screen
-from whet.report.terminal import TerminalReporter, shares_at_once
+from whet.report.terminal.reporter import TerminalReporter, shares_at_once
 
 
 def show(plan, outcome=all_pass, *, info=None, **stage: object) -> str:
@@ -101,7 +105,7 @@ def test_a_table_gives_rates_with_intervals_spread_tokens_and_cost():
 
     assert (
         "claude (claude_code, sonnet)\n"
-        "  2 of 3 trials as expected · trial time 1 min 00 s · 3,000 tokens in · 300 tokens out · $0.060\n"
+        "  2 of 3 trials as expected · time with checks 1 min 00 s · 3,000 tokens in · 300 tokens out · $0.060\n"
         "    case  status  as expected                mean time  mean tokens in / out  mean cost\n"
         "  ✗ add   failed  2/3  67 % (21-94 %)  20.0 s ± 10.0 s           1,000 / 100     $0.020\n"
     ) in printed
@@ -124,7 +128,7 @@ def test_what_earlier_attempts_took_is_part_of_every_figure():
 
     printed = show(make_plan(["retried", "other"]), outcome)
 
-    told = "2 of 2 trials as expected · 1 at the first attempt, 1 flaky · 3 attempts · trial time 24.7 s"
+    told = "2 of 2 trials as expected · 1 at the first attempt, 1 flaky · 3 attempts · time with checks 24.7 s"
     told += " · 1,200 tokens in · 30 tokens out"
     assert f"{told} · $0.600 and 1 unknown cost\n" in printed
     assert "  ✓ retried  passed  12.3 s       1,200 / 30  $0.600\n" in printed
@@ -156,8 +160,7 @@ def test_failures_are_grouped_by_class_with_all_that_helps():
         "      at        bench/core.py:41\n"
         "      artifacts .whet/runs/20250102-030405-abcd/trials/b/claude/default/1\n"
         "      workspace .whet/runs/20250102-030405-abcd/workspaces/b/claude/default/1\n"
-        "    ✗ core::c@claude/default#1 (as above)\n"
-        "      artifacts .whet/runs/20250102-030405-abcd/trials/c/claude/default/1\n"
+        "      also      core::c@claude/default#1\n"
     ) in printed
     assert "  Timeout · 1 trial\n    ✗ core::d@claude/default#1\n      │ too late\n" in printed
 
@@ -172,21 +175,21 @@ def test_what_differs_only_in_the_names_of_trials_is_said_once():
     printed = show(make_plan(["a"], runners=["claude", "codex-2"], trials=2), outcome)
 
     assert printed.count("no file") == 1
-    assert printed.count("(as above)") == 3
+    assert "      also      core::a@claude/default#2, core::a@codex-2/default#1-#2\n" in printed
 
 
 def test_alike_failures_stand_together_and_other_ones_are_not_taken_for_them():
     words = {"a": "two", "b": "three", "c": "two", "d": "three"}
     printed = show(make_plan(list("abcd")), lambda key: failed(key, f"expected 1, got {words[key.case]}"))
 
-    shown = [line.strip() for line in printed.split("\nFailures\n")[1].splitlines() if "✗" in line or "│" in line]
+    shown = [line.strip() for line in printed.split("\nFailures\n")[1].splitlines() if re.search("✗|│|also", line)]
     assert shown == [
         "✗ core::a@claude/default#1",
         "│ expected 1, got two",
-        "✗ core::c@claude/default#1 (as above)",
+        "also      core::c@claude/default#1",
         "✗ core::b@claude/default#1",
         "│ expected 1, got three",
-        "✗ core::d@claude/default#1 (as above)",
+        "also      core::d@claude/default#1",
     ]
 
 
@@ -200,7 +203,18 @@ def test_the_same_words_at_another_line_are_said_once_and_the_line_is_told():
 
     assert printed.count("expected 3, got 4") == 1
     assert "at        bench/core.py:41\n" in printed
-    assert "    ✗ core::a@claude/default#2 (as above)\n      at        bench/core.py:42\n      artifacts " in printed
+    assert "      also      core::a@claude/default#2\n      also at   bench/core.py:42\n" in printed
+
+
+def test_trials_of_one_cause_are_one_block_although_each_saw_something_else():
+    def outcome(key):
+        result = failed(key)
+        return replace(result, failure=replace(result.failure, message=f"no link\nseen: entry {key.number}"))
+
+    printed = show(make_plan(["a"], trials=2), outcome)
+
+    assert printed.count("│ no link") == 1
+    assert "also      core::a@claude/default#2\n" in printed
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -261,7 +275,7 @@ def test_a_good_run_closes_with_one_sentence():
     printed = show(make_plan(["a", "b"]))
 
     sentence = "2 of 2 trials went as expected, in 1 min 23 s. Results in .whet/runs/20250102-030405-abcd\n"
-    assert printed.endswith(f"\n\n{sentence}")
+    assert printed.endswith(f"\n\n{sentence}  To look at it: whet view\n")
 
 
 def test_a_bad_run_closes_with_what_to_do_next():
@@ -269,7 +283,7 @@ def test_a_bad_run_closes_with_what_to_do_next():
     printed = show(make_plan(["a", "b"]), by_case({"a": failed}), info=info)
 
     assert "\n1 of 2 trials went as expected; 1 failed, in" in printed
-    assert printed.endswith("whet run 'my suites/core.py' --last-failed\n")
+    assert printed.endswith("whet run 'my suites/core.py' --last-failed\n  To look at it: whet view\n")
 
 
 def test_an_interrupted_run_says_what_is_missing_and_how_to_go_on():
@@ -279,7 +293,7 @@ def test_an_interrupted_run_says_what_is_missing_and_how_to_go_on():
     assert "  · b     not-run" in printed
     assert "1 of 3 trials went as expected; 2 not run, in" in printed
     assert "  2 trials are missing. To resume: whet run --resume " in printed
-    assert printed.endswith("20250102-030405-abcd\n")
+    assert printed.endswith("20250102-030405-abcd\n  To look at it: whet view\n")
 
 
 def test_many_failures_are_counted_and_not_all_shown():
@@ -288,7 +302,8 @@ def test_many_failures_are_counted_and_not_all_shown():
     printed = show(make_plan([f"case-{number}" for number in range(400)]), outcome)
 
     ending = printed.split("\nFailures\n")[1]
-    assert ending.count("✗") == 51
+    assert "also      core::case-1@claude/default#1, " in ending
+    assert ", and 41 more cases\n" in ending
     assert "    and 349 more\n" in ending
     assert "  Timeout · 1 trial\n    ✗ core::case-399@claude/default#1\n" in ending
 
@@ -427,5 +442,18 @@ def test_a_note_without_room_leaves_the_cause_to_the_end_of_the_run(monkeypatch)
     narrow = show(make_plan(["a"]), outcome, stdout=Tty(), **stage)
     wide = show(make_plan(["a"]), outcome, **stage)
 
-    assert "12.3 s  errored: Agent not fo…\n" in narrow
+    assert "12.3 s errored: Agent not fo… " in " ".join(narrow.split())
     assert "12.3 s  errored: Agent not found (provider)\n" in wide
+
+
+def test_what_an_agent_does_has_most_of_its_line_and_names_the_arm():
+    plan = make_plan(["a-case-whose-name-takes-half-of-a-line"], trials=2)
+    plan = replace(plan, executions=(replace(plan.executions[0], arm="new"),))
+    seen = SessionSeen(trial=trial_of(plan), event=CommandRun(command="ls", exit_code=0))
+
+    line = session_line(seen, Screen(io.StringIO(), {}))
+
+    assert line is not None
+    name, _, told = line.partition(" │ ")
+    assert (len(name.strip()), told) == (32, "$ ls")
+    assert name.endswith("/new@claude#1")

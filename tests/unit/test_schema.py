@@ -13,6 +13,8 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from whet_process import type_whet
+
 _WHET = str(Path(sys.executable).with_name("whet"))
 _SUITE = """
 import os
@@ -68,8 +70,7 @@ def _project(folder: Path) -> Path:
 
 
 def _schema() -> Any:
-    printed = subprocess.run([_WHET, "schema", "results"], capture_output=True, check=True).stdout
-    return json.loads(printed)
+    return json.loads(type_whet("schema", "results").stdout)
 
 
 def _validated(folder: Path) -> Any:
@@ -80,9 +81,7 @@ def _validated(folder: Path) -> Any:
 
 
 def _run(folder: Path, *options: str) -> int:
-    return subprocess.run(
-        [_WHET, "run", "suite.py", "--sandbox", "local", *options], cwd=folder, capture_output=True, check=False
-    ).returncode
+    return type_whet("run", "suite.py", "--sandbox", "local", *options, cwd=folder).returncode
 
 
 def test_the_schema_is_a_schema() -> None:
@@ -155,7 +154,7 @@ def test_an_interrupted_run_is_described_by_the_schema(tmp_path: Path) -> None:
     try:
         _wait_for((folder / ".whet/runs/latest/trials/waits").exists)
         process.send_signal(signal.SIGINT)
-        code = process.wait(30)
+        code = process.wait(300)
     finally:
         process.kill()
         process.wait()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from whet.grade.scores import Weights, combined_status, composite, mean, score_of, wilson
-from whet.grade.statistics import paired_difference
+from whet.decide.resampling import paired_difference
+from whet.decide.scores import Weights, combined_status, composite, mean, score_of, wilson
 from whet.model.grade import STATUSES, Grade, Status
 
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from whet.callable._summary import consistency_of, percentile, rate, summarize
+from whet.callable.run import sample_of
+from whet.decide.resampling import bootstrap, paired_difference, pass_at_k, pass_hat_k, t_quantile
+from whet.decide.scores import Weights, wilson
 from whet.errors import UsageError
-from whet.grade.scores import Weights, wilson
-from whet.grade.statistics import bootstrap, paired_difference, pass_at_k, pass_hat_k, t_quantile
-from whet.grade.summary import consistency_of, percentile, rate, summarize
-from whet.model.benchmark import BenchmarkTask, Evaluator, Expected, Sample, SampleStatus
+from whet.model.callable import BenchmarkTask, Evaluator, Expected, Sample, SampleStatus
 from whet.model.grade import Failure, Grade
 from whet.model.run import TrialKey, TrialResult
-from whet.run.attempt_record import AttemptRecord
-from whet.run.evaluation import sample_of
-from whet.run.trial import verdict
+from whet.run.attempt.record import AttemptRecord
+from whet.run.attempt.trial import verdict
 
 STATUSES: list[SampleStatus] = list(get_args(SampleStatus))
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from whet.testing.model_script import ScriptError
-from whet.testing.scripted_model import ScriptedModel
+from whet.testing.scripted_model.script import ScriptError
+from whet.testing.scripted_model.server import ScriptedModel
 
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}, "timeout": {"type": "number"}}}
 SHELL = {**SCHEMA, "required": ["command", "timeout"]}
@@ -43,7 +43,7 @@ FULL = {
 def post(
     model: ScriptedModel, path: str, body: dict[str, Any], headers: dict[str, str] | None = None
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=300)
     try:
         connection.request("POST", path, json.dumps(body), headers or {})
         response = connection.getresponse()
@@ -243,11 +243,11 @@ def test_a_stream_that_is_cut_has_a_beginning_and_no_end(wire: str) -> None:
 def test_one_that_hangs_ends_when_the_client_leaves_or_the_model_does() -> None:
     body = json.dumps({"model": "m", "stream": True, "tools": TOOLS["chat"]})
     with ScriptedModel([{"hang": True, "always": True}]) as model:
-        left = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=10)
+        left = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=300)
         left.request("POST", PATHS["chat"], body)
         left.getresponse().read(1)
         left.close()
-        stayed = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=10)
+        stayed = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=300)
         stayed.request("POST", PATHS["chat"], body)
         answer = stayed.getresponse()
 
@@ -288,7 +288,7 @@ def test_every_request_is_kept_with_what_it_asked() -> None:
     with ScriptedModel([{"say": "ok", "always": True}]) as model:
         ask(model, "gemini", "", note="hallo")
         packed = gzip.compress(json.dumps({"model": "packed", "tools": TOOLS["chat"]}).encode())
-        connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=10)
+        connection = http.client.HTTPConnection(model.url.removeprefix("http://"), timeout=300)
         connection.request("POST", PATHS["chat"], packed, {"Content-Encoding": "gzip"})
         connection.getresponse().read()
         connection.request("POST", PATHS["chat"], iter([b'{"model":', b'"chunked"}']), {"Authorization": "Bearer x"})
@@ -328,13 +328,13 @@ def test_as_a_command_it_prints_its_address_and_serves_a_file(tmp_path: Path) ->
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"say": "from a file"}]))
     process = subprocess.Popen(
-        [sys.executable, "-m", "whet.testing.scripted_model", str(script)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "whet.testing.scripted_model.server", str(script)], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
         address = process.stdout.readline().strip().removeprefix("http://")
 
-        connection = http.client.HTTPConnection(address, timeout=10)
+        connection = http.client.HTTPConnection(address, timeout=300)
         connection.request("POST", PATHS["chat"], json.dumps({"model": "m", "tools": TOOLS["chat"]}))
         data = connection.getresponse().read()
         connection.close()
@@ -349,7 +349,7 @@ def test_as_a_command_it_refuses_a_file_that_is_no_script(tmp_path: Path) -> Non
     (tmp_path / "script.json").write_text('[{"sai": "x"}]')
 
     ended = subprocess.run(
-        [sys.executable, "-m", "whet.testing.scripted_model", str(tmp_path / "script.json")],
+        [sys.executable, "-m", "whet.testing.scripted_model.server", str(tmp_path / "script.json")],
         capture_output=True,
         text=True,
         check=False,

@@ -6,21 +6,31 @@ import random
 
 import pytest
 
-from whet.grade.difference import difference
-from whet.grade.sequential import (
+from whet.decide.difference import difference
+from whet.decide.sequential import (
+    analysis_shares,
     boundaries,
     effect_within_reach,
     is_hopeless,
-    looks_after,
     power_by_end,
     trials_needed,
-    z_after_looks,
+    z_after_analyses,
     z_at,
 )
 
 
 def test_the_limits_of_ten_rounds_are_those_of_pocock_like_spending():
-    assert [round(z, 2) for z in boundaries(looks_after(10))] == [2.44, 2.55, 2.55, 2.53, 2.51, 2.5, 2.49, 2.48, 2.47]
+    assert [round(z, 2) for z in boundaries(analysis_shares(10))] == [
+        2.44,
+        2.55,
+        2.55,
+        2.53,
+        2.51,
+        2.5,
+        2.49,
+        2.48,
+        2.47,
+    ]
 
 
 def test_one_look_has_all_of_the_error():
@@ -29,7 +39,7 @@ def test_one_look_has_all_of_the_error():
 
 
 def test_all_looks_together_err_in_at_most_five_percent():
-    drawn, limits, wrong = random.Random(11), boundaries(looks_after(10)), 0
+    drawn, limits, wrong = random.Random(11), boundaries(analysis_shares(10)), 0
 
     for _ in range(4000):
         steps = [drawn.gauss(0, 1) for _ in range(10)]
@@ -40,9 +50,9 @@ def test_all_looks_together_err_in_at_most_five_percent():
 
 
 def test_each_further_look_at_a_run_that_grew_asks_for_more():
-    assert z_after_looks([5]) == pytest.approx(1.96, abs=0.001)
-    assert z_after_looks([5, 10]) < z_after_looks([5, 10, 20])
-    assert z_after_looks([10, 10]) == z_after_looks([10])
+    assert z_after_analyses([5]) == pytest.approx(1.96, abs=0.001)
+    assert z_after_analyses([5, 10]) < z_after_analyses([5, 10, 20])
+    assert z_after_analyses([10, 10]) == z_after_analyses([10])
 
 
 def test_more_candidates_ask_for_more_at_each_look():
@@ -62,30 +72,32 @@ def _seen(baseline: float, candidate: float, trials: int, cases: int = 20):
 def test_a_run_without_any_sign_of_an_effect_is_hopeless_near_its_end():
     nothing = _seen(0.5, 0.5, 8)
 
-    chance = power_by_end(nothing, done=8, rounds=10, effect=0.1)
+    chance = power_by_end(nothing.value, nothing.error, rounds_done=8, rounds=10, effect=0.1)
 
-    assert is_hopeless(chance, done=8, rounds=10)
-    assert not is_hopeless(chance, done=10, rounds=10)
+    assert is_hopeless(chance, rounds_done=8, rounds=10)
+    assert not is_hopeless(chance, rounds_done=10, rounds=10)
 
 
 def test_no_run_is_hopeless_before_its_third_round():
-    assert not is_hopeless(0.01, done=2, rounds=4)
-    assert is_hopeless(0.01, done=3, rounds=4)
+    assert not is_hopeless(0.01, rounds_done=2, rounds=4)
+    assert is_hopeless(0.01, rounds_done=3, rounds=4)
 
 
 def test_a_run_that_is_nearly_decided_is_not_hopeless():
     nearly = _seen(0.375, 0.5, 8)
 
-    chance = power_by_end(nearly, done=8, rounds=10, effect=0.1)
+    chance = power_by_end(nearly.value, nearly.error, rounds_done=8, rounds=10, effect=0.1)
 
     assert chance > 0.3
-    assert not is_hopeless(chance, done=8, rounds=10)
+    assert not is_hopeless(chance, rounds_done=8, rounds=10)
 
 
 def test_what_was_seen_counts_if_it_is_more_than_the_effect_that_was_asked_for():
     much = _seen(0.25, 0.5, 4, cases=5)
 
-    chances = [power_by_end(much, done=4, rounds=10, effect=effect) for effect in (0.01, 0.2, 0.4)]
+    chances = [
+        power_by_end(much.value, much.error, rounds_done=4, rounds=10, effect=effect) for effect in (0.01, 0.2, 0.4)
+    ]
 
     assert chances[0] == chances[1] < chances[2]
 
@@ -98,14 +110,14 @@ def test_a_plan_takes_four_times_the_trials_for_half_the_effect():
 
 
 def test_a_large_pilot_narrows_the_range_of_a_plan():
-    small, large = trials_needed(20, 0.2, 0.05, seen=60), trials_needed(20, 0.2, 0.05, seen=6000)
+    small, large = trials_needed(20, 0.2, 0.05, pilot_trials=60), trials_needed(20, 0.2, 0.05, pilot_trials=6000)
 
     assert large.most - large.least < small.most - small.least
 
 
 @pytest.mark.parametrize(("seen", "range_"), [(None, (17, 50)), (2, (8, 146)), (200, (25, 45))])
 def test_the_range_of_a_plan_is_as_wide_as_what_is_known_of_the_spread_is_doubtful(seen, range_):
-    needed = trials_needed(20, 0.19, 0.05, seen=seen)
+    needed = trials_needed(20, 0.19, 0.05, pilot_trials=seen)
 
     assert (needed.least, needed.most) == range_
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from whet.ground import services
-from whet.ground.descent import descendants, is_running
-from whet.ground.services import Services
+from whet.sandbox.container import _services as services
+from whet.sandbox.container._services import Services
+from whet.sandbox.process.procfs import descendants, is_running
 
 # The first process and a service below it. Each forks itself when it is told to.
 _FIRST = """

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from whet.errors import UsageError
-from whet.reading.shell_matching import CommandIndex, CommandMatcher, command
+from whet.shell.match import CommandIndex, CommandMatcher, command
 
 ANY = re.compile(".")
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from whet.reading.shell_commands import read_command
-from whet.reading.shell_matching import command
-from whet.reading.shell_simple import SimpleCommand
+from whet.shell._arguments import SimpleCommand
+from whet.shell.match import command
+from whet.shell.parse import read_command
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
 PIECES = st.sampled_from(
@@ -125,7 +125,11 @@ PRELUDE = "p() { for w; do printf '%s\\0' \"$w\" >&9; done; printf '\\1\\0' >&9;
 @given(LINE)
 def test_bash_runs_the_words_that_were_read(line: str) -> None:
     ran = subprocess.run(
-        ["bash", "--norc", "-c", PRELUDE + line], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20
+        ["bash", "--norc", "-c", PRELUDE + line],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=300,
     )
     calls = [call.split("\0")[:-1] for call in ran.stdout.decode().split("\1\0")[:-1]]
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from whet.reading.shell_commands import folder_after, followed, read_command
-from whet.reading.shell_simple import SimpleCommand
+from whet.shell._arguments import SimpleCommand
+from whet.shell.parse import folder_after, followed, read_command
 
 
 def shown(line: str) -> list[tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.agents.callable import read_answer
+from whet.callable.clients.contract import read_answer
 from whet.model.session import token_count
 from whet.reading.documents import DEEPEST_VALUE as DEEPEST
 from whet.reading.documents import DocumentError

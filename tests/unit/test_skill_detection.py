@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal, ToolResult
+from whet.model.events import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal, ToolResult
 from whet.model.skills import SkillWatch, detect_skills
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from whet.agents.callable import auth_headers, environment, input_problems, missing_secrets, output_problems
-from whet.agents.callable_reading import LoadedSkill, find_skills, read_skill
+from whet.callable.clients.contract import auth_headers, environment, input_problems, missing_secrets, output_problems
+from whet.callable.manifest import LoadedSkill, find_skills, read_skill
 from whet.errors import SuiteError, UsageError
 
 PLAIN: dict[str, Any] = {

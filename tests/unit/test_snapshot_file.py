@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from whet.errors import StoreError, UsageError
 from whet.model.run import METRICS, Execution, Plan, Runner, SnapshotOutcome, TrialKey, TrialResult
@@ -115,7 +115,7 @@ def test_in_ci_a_snapshot_is_only_made_where_it_is_asked_for(value: str, create:
 def test_every_tolerance_that_is_given_must_hold(
     rule: SnapshotRule, absolute: float | None, percent: float | None, allowed: float
 ) -> None:
-    found = replace(rule, absolute=absolute, percent=percent).allowed(100)
+    found = replace(rule, absolute=absolute, percent=percent).limit_for(100)
 
     assert found == pytest.approx(allowed)
 
@@ -313,7 +313,7 @@ def test_entries_of_this_suite_that_nothing_answers_to_are_unused(rule: Snapshot
         file.compare(_plan(tmp_path), execution, _tokens(1))
     file.compare(_plan(tmp_path, source="bar.py"), _execution("x"), _tokens(1))
 
-    unused = list(file.unused(_plan(tmp_path, "fix-it"), frozenset({"demo", "other"})))
+    unused = list(file.find_unused(_plan(tmp_path, "fix-it"), frozenset({"demo", "other"})))
 
     assert unused == ["shop.py::gone@demo/default", "shop.py::fix-it@old/default"]
 
@@ -325,45 +325,14 @@ def test_two_suites_of_one_name_have_entries_of_their_own(rule: SnapshotRule, tm
     keys = [file.compare(one, _execution("x"), _tokens(1)).key, file.compare(other, _execution("y"), _tokens(9)).key]
 
     assert keys == ["a/suite.py::x@demo/default", "b/suite.py::y@demo/default"]
-    assert list(file.unused(one, frozenset({"demo"}))) == list(file.unused(other, frozenset({"demo"}))) == []
-
-
-def _earlier(rule: SnapshotRule, *keys: str) -> None:
-    """A file as versions wrote it that named a suite by its name alone."""
-    entry = {"metric": "total_tokens", "value": 100, "agent": "scripted", "model": "small", "trials": 2}
-    entries = {key: {**entry, "updated_at": "2026-01-05T10:15:30+00:00"} for key in keys}
-    rule.path.write_text(json.dumps({"version": 1, "entries": entries}))
-
-
-def test_an_entry_of_an_earlier_version_counts_and_is_renamed_when_it_is_updated(rule: SnapshotRule) -> None:
-    _earlier(rule, "shop::fix-it@demo/default", "other::x@demo/default")
-
-    exceeded = _compare(rule, 150)
-    updated = _compare(replace(rule, update=True), 150)
-
-    assert (exceeded.status, exceeded.key) == ("exceeded", "shop::fix-it@demo/default")
-    assert (updated.status, updated.key) == ("updated", KEY)
-    assert list(json.loads(rule.path.read_text())["entries"]) == ["other::x@demo/default", KEY]
-
-
-def test_an_entry_of_an_earlier_version_that_two_suites_could_have_written_belongs_to_neither(
-    rule: SnapshotRule, tmp_path: Path
-) -> None:
-    _earlier(rule, "shop::fix-it@demo/default", "shop::gone@demo/default")
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "shop.py").touch()
-
-    outcome = _compare(replace(rule, create=False), 150)
-
-    assert (outcome.status, outcome.key) == ("missing", KEY)
-    assert list(SnapshotFile(rule).unused(_plan(tmp_path, "fix-it"), frozenset({"demo"}))) == []
+    assert list(file.find_unused(one, frozenset({"demo"}))) == list(file.find_unused(other, frozenset({"demo"}))) == []
 
 
 def test_names_with_at_signs_and_colons_are_told_apart(rule: SnapshotRule, tmp_path: Path) -> None:
     file = SnapshotFile(rule)
     file.compare(_plan(tmp_path), _execution("a@b::c"), _tokens(1))
 
-    assert list(file.unused(_plan(tmp_path, "a@b::c"), frozenset({"demo"}))) == []
+    assert list(file.find_unused(_plan(tmp_path, "a@b::c"), frozenset({"demo"}))) == []
 
 
 def test_runs_at_the_same_time_keep_each_other_s_figures(rule: SnapshotRule) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.agents.reading import Reading, Spending, kind_of
-from whet.agents.records import as_text, number, parse, status_kind, text
-from whet.model.seen import (
+from whet.agents.observe.records import as_text, number, parse, status_kind, text
+from whet.agents.observe.to_events import EventBuilder, SpendingTotals, kind_of
+from whet.model.events import (
     CommandRun,
     Event,
     FileEdit,
@@ -23,14 +23,14 @@ from whet.model.seen import (
     Trouble,
     UsageSeen,
 )
-from whet.reading.shell_files import shell_reads, unwrapped
+from whet.shell.files import shell_reads, unwrapped
 
 WORKSPACE = "/ws"
 
 
 def done(tool: str, args: Any, **told: Any) -> list[Event]:
     """What a call did, between the call and its result."""
-    calls = Reading(WORKSPACE)
+    calls = EventBuilder(WORKSPACE)
     first, *deeds, last = [*calls.began("c1", tool, args), *calls.ended("c1", **told)]
     assert isinstance(first, ToolCall)
     assert isinstance(last, ToolResult)
@@ -174,13 +174,15 @@ def test_what_a_command_shows_is_sure_where_somebody_says_that_it_worked() -> No
 
 
 def test_a_result_without_its_call_is_still_a_result() -> None:
-    events = list(Reading().ended("c9", output=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], ok=True))
+    events = list(
+        EventBuilder().ended("c9", output=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], ok=True)
+    )
 
     assert events == [ToolResult(id="c9", output="a\nb", ok=True)]
 
 
 def test_commands_that_never_returned_were_run() -> None:
-    calls = Reading()
+    calls = EventBuilder()
     began = [*calls.began("c1", "Bash", {"command": "make"}), *calls.began("c2", "Read", {"file_path": "a"})]
 
     left = list(calls.left())
@@ -273,7 +275,7 @@ def test_the_shell_around_a_script_is_taken_off(command: str, script: str) -> No
 
 
 def test_words_are_the_last_only_if_the_session_ends_well() -> None:
-    reading = Reading()
+    reading = EventBuilder()
 
     events = [*reading.said("First."), *reading.thought("hm"), *reading.said("Second."), *reading.answered()]
 
@@ -286,7 +288,7 @@ def test_words_are_the_last_only_if_the_session_ends_well() -> None:
 
 
 def test_trouble_comes_after_the_words_before_it() -> None:
-    reading = Reading()
+    reading = EventBuilder()
 
     events = [*reading.said("Looking."), *reading.trouble("overloaded", "overloaded", 529)]
 
@@ -294,7 +296,7 @@ def test_trouble_comes_after_the_words_before_it() -> None:
 
 
 def test_words_that_were_cut_off_are_not_lost() -> None:
-    reading = Reading()
+    reading = EventBuilder()
 
     events = [*reading.said("Looking."), *reading.left()]
 
@@ -302,7 +304,7 @@ def test_words_that_were_cut_off_are_not_lost() -> None:
 
 
 def test_a_total_is_told_without_what_was_told_before() -> None:
-    spending = Spending()
+    spending = SpendingTotals()
 
     events = [
         *spending.more(input_tokens=10),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from whet.ground.diff import take_inventory
-from whet.ground.tree import Descent, walk
+from whet.workspace._diff import take_inventory
+from whet.workspace.walk import DirectoryWalk, walk
 
 
 def test_a_file_that_vanishes_while_it_is_listed_is_passed_over(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"f{number}").touch()
 
-    with Descent(tmp_path) as place:
+    with DirectoryWalk(tmp_path) as place:
         steps = walk(place)
         first = next(steps).name
         for path in tmp_path.iterdir():
@@ -27,7 +27,7 @@ def test_a_folder_that_vanishes_before_it_is_entered_is_passed_over(tmp_path: Pa
     (tmp_path / "file").touch()
     (tmp_path / "gone").mkdir()
 
-    with Descent(tmp_path) as place:
+    with DirectoryWalk(tmp_path) as place:
         steps = walk(place)
         next(steps)
         (tmp_path / "gone").rmdir()
@@ -41,7 +41,7 @@ def test_only_the_git_folder_at_the_top_is_left_out_of_an_inventory(tmp_path: Pa
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "HEAD").touch()
 
-    with Descent(tmp_path) as place:
+    with DirectoryWalk(tmp_path) as place:
         found = take_inventory(place)
 
     assert list(found.files) == ["sub/.git/HEAD"]
@@ -52,7 +52,7 @@ def test_a_closed_folder_is_opened_up_for_good_where_a_person_is_to_read_it(tmp_
     for folder in ("closed/inner", "closed"):
         (tmp_path / folder).chmod(0)
 
-    with Descent(tmp_path, open_up=True) as place:
+    with DirectoryWalk(tmp_path, open_up=True) as place:
         entered = [step.name for step in walk(place) if step.kind == "enter"]
 
     assert entered == ["closed", "inner"]
@@ -66,7 +66,7 @@ def test_permissions_that_are_lent_are_taken_back_when_we_leave(tmp_path: Path) 
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed").chmod(0o100)
 
-    with Descent(tmp_path, force=True) as place:
+    with DirectoryWalk(tmp_path, force=True) as place:
         modes = [(step.kind, (tmp_path / "closed").stat().st_mode & 0o777) for step in walk(place)]
 
     assert modes == [("enter", 0o700), ("leave", 0o100)]

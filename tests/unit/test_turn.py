@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from whet.agents.agent import Meaning, Signs
-from whet.agents.turns import Sieve, Turn
+from whet.agents.contract import Meaning, Signs
+from whet.agents.observe.model_activity import ModelActivity, SignFilter
 from whet.errors import ContextExhausted, PromptTooLong
-from whet.ground.secrets import Masker
-from whet.model.seen import Trouble
+from whet.model.events import Trouble
+from whet.secrets import Masker
 
 LIMIT_S = 60
 DOWN = Trouble(message="Overloaded", kind="overloaded", status=529)
@@ -20,19 +20,19 @@ SPOKEN = Signs(line=re.compile(rb"piece (?P<what>\w+)"), means={b"last": "said"}
 LOGGED = Signs(line=re.compile(rb"(?P<what>try) \d+(?: status (?P<status>\d+))?"), means={b"try": "trouble"}, kept=True)
 
 
-def long_silent(turn: Turn) -> bool:
+def long_silent(turn: ModelActivity) -> bool:
     return turn.silent_s > LIMIT_S / 2
 
 
 def test_a_model_that_was_never_heard_of_has_the_word_from_the_beginning() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
 
     assert not turn.came
     assert long_silent(turn)
 
 
 def test_a_tool_that_is_running_is_no_silence_of_the_model() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
 
     turn.called("1")
     running = long_silent(turn)
@@ -43,7 +43,7 @@ def test_a_tool_that_is_running_is_no_silence_of_the_model() -> None:
 
 
 def test_one_of_two_tools_is_still_a_tool() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
     turn.called("1")
     turn.called("2")
 
@@ -53,7 +53,7 @@ def test_one_of_two_tools_is_still_a_tool() -> None:
 
 
 def test_a_tool_that_only_a_sign_tells_of_runs_until_the_model_is_asked_again() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
     turn.sign("speaking")
 
     turn.sign("tool")
@@ -65,7 +65,7 @@ def test_a_tool_that_only_a_sign_tells_of_runs_until_the_model_is_asked_again() 
 
 
 def test_a_tool_that_only_a_sign_tells_of_has_ended_once_any_tool_gives_its_result() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
     turn.sign("tool")
 
     turn.returned("1")
@@ -74,7 +74,7 @@ def test_a_tool_that_only_a_sign_tells_of_has_ended_once_any_tool_gives_its_resu
 
 
 def test_after_a_whole_answer_nobody_waits_for_the_model() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
 
     turn.sign("speaking")
     turn.answered()
@@ -84,7 +84,7 @@ def test_after_a_whole_answer_nobody_waits_for_the_model() -> None:
 
 
 def test_trouble_is_counted_until_an_answer_comes() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
 
     for _ in range(3):
         turn.troubled(DOWN)
@@ -96,7 +96,7 @@ def test_trouble_is_counted_until_an_answer_comes() -> None:
 
 
 def test_a_model_that_speaks_again_is_over_its_trouble_and_falls_back_into_it() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
     turn.troubled(DOWN)
 
     turn.sign("speaking")
@@ -108,7 +108,7 @@ def test_a_model_that_speaks_again_is_over_its_trouble_and_falls_back_into_it() 
 
 
 def test_trouble_that_is_not_the_providers_is_none_of_its() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
 
     turn.troubled(Trouble(message="refused", kind="permission"))
     turn.troubled(Trouble(message="odd", kind="other"))
@@ -117,7 +117,7 @@ def test_trouble_that_is_not_the_providers_is_none_of_its() -> None:
 
 
 def test_what_comes_after_the_limit_changes_nothing() -> None:
-    turn = Turn(0.01)
+    turn = ModelActivity(0.01)
     turn.called("1")
     time.sleep(0.02)
 
@@ -129,7 +129,7 @@ def test_what_comes_after_the_limit_changes_nothing() -> None:
 
 
 def test_a_session_that_overflows_again_and_again_is_stopped() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
     turn.answered()
     turn.troubled(FULL)
     turn.troubled(FULL)
@@ -139,7 +139,7 @@ def test_a_session_that_overflows_again_and_again_is_stopped() -> None:
 
 
 def test_a_session_that_goes_on_after_an_overflow_is_not() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
     turn.answered()
 
     for number in range(9):
@@ -150,7 +150,7 @@ def test_a_session_that_goes_on_after_an_overflow_is_not() -> None:
 
 
 def test_what_does_not_fit_at_first_is_too_long_whatever_a_summary_says_later() -> None:
-    turn = Turn(LIMIT_S)
+    turn = ModelActivity(LIMIT_S)
 
     turn.troubled(FULL)
     turn.answered()
@@ -161,7 +161,7 @@ def test_what_does_not_fit_at_first_is_too_long_whatever_a_summary_says_later() 
 def sift(signs: Signs, *chunks: bytes) -> tuple[bytes, list[Meaning], list[Trouble]]:
     kept, meanings, troubles = bytearray(), list[Meaning](), list[Trouble]()
     masker = Masker({"sk-very-secret-value"})
-    sieve = Sieve(signs, kept.extend, masker=masker, sign=meanings.append, trouble=troubles.append)
+    sieve = SignFilter(signs, kept.extend, masker=masker, sign=meanings.append, trouble=troubles.append)
     for chunk in chunks:
         sieve(chunk)
     sieve.finish()
@@ -180,7 +180,7 @@ def test_signs_are_found_and_left_out_however_the_output_is_cut(size: int) -> No
 
 def test_a_long_line_that_is_no_sign_is_not_held_back() -> None:
     kept = bytearray()
-    sieve = Sieve(SPOKEN, kept.extend, masker=Masker(()), sign=lambda _: None, trouble=lambda _: None)
+    sieve = SignFilter(SPOKEN, kept.extend, masker=Masker(()), sign=lambda _: None, trouble=lambda _: None)
 
     sieve(b"y" * 100_000)
 

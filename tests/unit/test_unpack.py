@@ -7,9 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from whet.agents.agent import AgentCommand, Unpacking
-from whet.model import plugins
-from whet.run.scratch import Unpacked
+from whet import plugins
+from whet.agents.contract import AgentCommand, Unpacking
+from whet.run.scratch import UnpackedPrograms
 
 PROGRAM = """#!/bin/sh
 echo "$*" >> {log}
@@ -33,11 +33,11 @@ def give(folder: Path, *wanted: AgentCommand) -> list[AgentCommand]:
     (folder / "scratch").mkdir(exist_ok=True)
     given: list[AgentCommand] = []
 
-    async def one(unpacked: Unpacked, command: AgentCommand) -> None:
+    async def one(unpacked: UnpackedPrograms, command: AgentCommand) -> None:
         given.append(await unpacked.given_to(command))
 
     async def at_once() -> None:
-        unpacked = Unpacked(folder / "scratch", plugins.find("sandboxes", "local")())
+        unpacked = UnpackedPrograms(folder / "scratch", plugins.find("sandboxes", "local")())
         async with anyio.create_task_group() as group:
             for command in wanted:
                 group.start_soon(one, unpacked, command)

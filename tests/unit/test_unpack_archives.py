@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whet.errors import PackageError
-from whet.ground.package_settings import MIB, PackageLimits
-from whet.ground.unpacking import unpack
+from whet.packages.settings import MIB, PackageLimits
+from whet.packages.unpack import unpack
 
 Fill = Callable[[tarfile.TarFile], None]
 

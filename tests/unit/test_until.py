@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reporting import MemoryResults, Stage, Tty, all_pass, make_info, make_plan
+from msgspec.structs import replace
+from reporting import MemoryResults, Stage, Tty, all_pass, failed, make_info, make_plan, passed
 
-from whet.grade.comparison import comparisons_of
-from whet.grade.until import look
+from whet.decide.comparison import comparisons_of
+from whet.decide.until import analyse_round
 from whet.model.arm import Arm
-from whet.model.comparison import ArmSamples, Look, RunSamples, Sampled, Seen, Until
-from whet.model.event import Looked, RunEnded, RunStarted
+from whet.model.comparison import ArmSamples, RoundAnalysis, RunSamples, Sampled, Seen, Until
 from whet.model.run import Plan
-from whet.report.comparison import look_line
-from whet.report.github import GithubReporter
-from whet.report.markdown import MarkdownReporter
+from whet.model.run_events import Looked, RunEnded, RunStarted
+from whet.report.decisions.words import analysis_line
+from whet.report.files.github import GithubReporter
+from whet.report.files.markdown import MarkdownReporter
 from whet.report.screen import Screen
-from whet.report.terminal import LiveProgress, TerminalReporter
+from whet.report.terminal._live import LiveProgress
+from whet.report.terminal.reporter import TerminalReporter
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import decisions
@@ -47,15 +48,15 @@ def _samples(rounds_planned: int = 10, runner: str = "r", cases: int = 12, **arm
     )
 
 
-def _look(until: Until | None = None, **arms: str) -> Look:
+def _look(until: Until | None = None, **arms: str) -> RoundAnalysis:
     until = until or Until()
-    found = look(_samples(until.rounds, **arms), until)
+    found = analyse_round(_samples(until.rounds, **arms), until)
     assert found is not None
     return found
 
 
 def test_nobody_looks_before_the_second_round():
-    assert look(_samples(old="f", new="p"), Until()) is None
+    assert analyse_round(_samples(old="f", new="p"), Until()) is None
 
 
 def test_a_clear_difference_stops_at_the_first_look():
@@ -119,7 +120,7 @@ def test_errored_trials_count_both_ways():
 
 def test_a_comparison_afterwards_says_what_the_last_look_said():
     samples = _samples(old="ffpf", new="fpfp", cases=20)
-    found = look(samples, Until())
+    found = analyse_round(samples, Until())
     (after,) = comparisons_of(samples)
 
     assert found is not None
@@ -183,18 +184,18 @@ def _looked(stop: str | None, *seen: tuple[str, str, float]) -> Looked:
         Seen(candidate=name, runner="r", difference=0.1, low=-0.05, high=0.25, verdict=verdict, chance=chance)
         for name, verdict, chance in seen
     )
-    return Looked(look=Look(round=3, seen=every, stop=stop), until=Until(), cost_usd=1.25)
+    return Looked(look=RoundAnalysis(round=3, seen=every, stop=stop), until=Until(), cost_usd=1.25)
 
 
 def test_a_look_is_told_in_one_line():
     going_on = _looked(None, ("new", "inconclusive", 0.35), ("other", "better", 0.9))
 
-    assert look_line(going_on) == (
+    assert analysis_line(going_on) == (
         "round 3 of 10, $1.25 spent: new +10 points (-5 to +25); other +10 points (-5 to +25): "
         "35 % chance to decide by the end if 10 points are real"
     )
-    assert look_line(_looked("decided", ("new", "better", 1.0))).endswith(": decided")
-    assert look_line(_looked("hopeless", ("new", "inconclusive", 0.05))).endswith(": gives up")
+    assert analysis_line(_looked("decided", ("new", "better", 1.0))).endswith(": decided")
+    assert analysis_line(_looked("hopeless", ("new", "inconclusive", 0.05))).endswith(": gives up")
 
 
 def test_a_plain_log_has_a_line_for_each_look():
@@ -225,7 +226,7 @@ def test_a_live_screen_keeps_the_last_look_below_its_bar():
         ("decided", "stopped after round 3 of 10: it is decided"),
         (
             "hopeless",
-            f"stopped after round 3 of 10: a difference of 10 points would hardly be found by the end; {_NOT_ALIKE}",
+            f"stopped after round 3 of 10: a difference of 10 points would probably not show by the end; {_NOT_ALIKE}",
         ),
         ("rounds", "stopped after round 3 of 10: that was the last round"),
         ("money", "stopped after round 3 of 10: the money is spent; --resume with a larger --max-cost continues"),
@@ -247,6 +248,21 @@ def test_reports_say_why_a_run_stopped(stop, told, tmp_path):
     assert f"\n\n{told.capitalize()}.\n\n" in (tmp_path / "report.md").read_text().partition("## ")[0]
     assert "::notice title=whet%3A decision::" in github.printed
     assert f"%0A{told}" in github.printed
+
+
+def test_the_end_of_compared_arms_counts_trials_and_gives_no_second_verdict(tmp_path):
+    def outcome(key):
+        return failed(key, status="expected-failed") if key.arm == "old" else passed(key)
+
+    ended = RunEnded(info=make_info(), results=MemoryResults(_compared_plan(), outcome), interrupted=False)
+    terminal, markdown = Stage(), Stage(target=tmp_path / "report.md")
+
+    TerminalReporter(terminal.context)(ended)
+    MarkdownReporter(markdown.context)(ended)
+
+    assert "\n12 trials: 6 passed, 6 failed, in 1 min 23 s. Results in" in terminal.printed
+    assert "\n12 trials: 6 passed, 6 failed, in 1 min 23 s." in (tmp_path / "report.md").read_text()
+    assert "went as expected" not in terminal.printed.split("Decision")[1]
 
 
 def _compared_plan() -> Plan:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from whet.ground.watermark import marked_front, new_watermarks, shown_in, watermarked
+from whet.workspace.watermark import marked_front, new_watermarks, shown_in, watermarked
 
 WORD = "kedelumudasivugevi"
 

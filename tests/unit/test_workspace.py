@@ -22,11 +22,12 @@ from pathlib import Path
 import pytest
 
 from whet.errors import WorkspaceError
-from whet.ground.copying import remove_tree
-from whet.ground.mounts import clone, private_mounts, unmount
-from whet.ground.workspace import Workspace
-from whet.ground.workspaces import Workspaces
 from whet.model.suite import WorkspaceSpec
+from whet.workspace import mounts
+from whet.workspace.contract import Workspace
+from whet.workspace.copy import remove_tree
+from whet.workspace.make import Workspaces
+from whet.workspace.mounts import clone, private_mounts, unmount
 
 EMPTY = WorkspaceSpec()
 
@@ -38,6 +39,12 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
     yield folder
     # pytest's own removal recurses, which hostile trees do not survive.
     subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+@pytest.fixture(autouse=True)
+def _no_mounts_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another test of this process may have given it mounts of its own, with which workspaces are overlays."""
+    monkeypatch.setattr(mounts._StageState, "private", False)
 
 
 @pytest.fixture
@@ -175,7 +182,7 @@ def test_a_full_disk_is_told_with_what_to_do_and_leaves_no_half_copy(workspaces,
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("whet.ground.copying._copy_bytes", full)
+    monkeypatch.setattr("whet.workspace.copy._copy_bytes", full)
 
     with pytest.raises(WorkspaceError, match="No space left") as caught:
         workspaces.isolated(WorkspaceSpec(template_dir=template))
@@ -677,7 +684,7 @@ def in_a_child(function: Callable[[Path], None], folder: Path) -> None:
     reports = context.Queue()
     child = context.Process(target=_call, args=(function, str(folder), reports))
     child.start()
-    report = reports.get(timeout=60)
+    report = reports.get(timeout=300)
     child.join()
     reports.close()
     reports.join_thread()
@@ -791,8 +798,8 @@ _OVERLAY_PROBE = """
 import sys, tempfile
 from pathlib import Path
 from whet.model.suite import WorkspaceSpec
-from whet.ground.mounts import private_mounts
-from whet.ground.workspaces import Workspaces
+from whet.workspace.mounts import private_mounts
+from whet.workspace.make import Workspaces
 folder = Path(sys.argv[1])
 (folder / "t").mkdir(); (folder / "s").mkdir()
 if not private_mounts():
@@ -941,7 +948,7 @@ def test_a_mount_ends_with_the_process_and_was_never_seen_by_others(overlay, tem
 
 
 def _no_overlay_here(folder: Path) -> None:
-    from whet.ground import mounts
+    from whet.workspace import mounts
 
     def refused(*_: object, **__: object) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))

@@ -1,1 +1,1 @@
-"""The agents under test: how each is started, what its output means, and callable skills."""
+"""The agents under test: how each is started, and what its output means."""

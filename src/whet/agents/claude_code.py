@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any, TypeAlias
 
-from whet.agents.agent import AgentCommand, Signs, Task, environment
-from whet.agents.reading import RecordsAgent, resuming
-from whet.agents.records import (
+from msgspec.structs import replace
+
+from whet.agents.contract import AgentCommand, AgentSetup, Signs, Task, environment
+from whet.agents.observe.records import (
     amount,
     as_text,
     input_figures,
@@ -22,21 +22,23 @@ from whet.agents.records import (
     table,
     text,
 )
-from whet.model.seen import Event, SessionEnded, SessionStarted, TroubleKind
+from whet.agents.observe.to_events import RecordsAgent, resuming
+from whet.model.events import ContextAdded, Event, SessionEnded, SessionStarted, TroubleKind
 from whet.model.session import Usage
-from whet.reading.shell_commands import folder_after, read_command
+from whet.reading.plugin_folder import is_plugin
+from whet.shell.parse import folder_after, read_command
 
 Figures: TypeAlias = dict[str, float]
 _TOKENS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
 
 
 def read_tokens(usage: dict[str, Any]) -> dict[str, int | None]:
-    """Its input leaves out what was read from and written to the cache."""
+    """Claude Code's input leaves out what was read from and written to the cache."""
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return input_figures(*(number(usage, name) for name in names))
 
 
-class Bill:
+class UsageReader:
     """Reads `usage`, which leaves sub-agents out, and `modelUsage`, which counts all, in some versions all runs.
 
     `before` is the usage of a resumed session until then.
@@ -72,7 +74,7 @@ class Bill:
         if any(
             whole[name] < (reported[name] or 0) + (earlier[name] or 0) for name in ("input_tokens", "output_tokens")
         ):
-            # It started to count from 0 again.
+            # The program started to count from 0 again.
             return {}
         paid = self._before.cost_usd if self._before.cost_source == "agent" else None
         return {name: value for name, value in (earlier | {"cost_usd": paid}).items() if value is not None}
@@ -101,6 +103,8 @@ def _model(usage: Any) -> dict[str, int | None]:
 _CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN")
 # IS_SANDBOX: without it the program refuses, as root, to work without asking for permissions.
 _QUIET = ("IS_SANDBOX", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
+# Where plug-ins are put below its home, for `--plugin-dir`.
+_PLUGINS = "plugins"
 _STREAM = ("--output-format", "stream-json", "--verbose", "--include-partial-messages")
 _MODE = ("-p", *_STREAM, "--dangerously-skip-permissions")
 # Pieces of an answer, which is printed again when it is complete.
@@ -128,6 +132,10 @@ class ClaudeCodeAgent(RecordsAgent):
     program, skills = "claude", ".claude/skills"
     provider = "anthropic"
     login = (".claude/.credentials.json",)
+    setup = AgentSetup(
+        variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        install="npm install -g @anthropic-ai/claude-code",
+    )
     state = (".claude/projects",)
     derived = ("input_tokens",)
 
@@ -137,16 +145,21 @@ class ClaudeCodeAgent(RecordsAgent):
         # The last reply of the agent and of each sub-agent.
         self._replies: dict[str | None, str | None] = {}
         self._error: tuple[str | None, int | None] = (None, None)
-        self._bill, self._prompt, self._cwd = Bill(), "", ""
+        self._bill, self._prompt, self._cwd = UsageReader(), "", ""
 
     def command(self, task: Task) -> AgentCommand:
-        """Its settings and its login are in the home of the attempt, unless the runner wants the user's own."""
+        """The settings and the login are in the home of the attempt, unless the runner wants the user's own."""
         self._prompt = task.prompt
-        self._bill = Bill(task.resume.usage if task.resume else None)
+        self._bill = UsageReader(task.resume.usage if task.resume else None)
         env = environment(task, *_CREDENTIALS)
         state = {"CLAUDE_CONFIG_DIR": str(task.home / ".claude")} if env["HOME"] == str(task.home) else {}
         env = {**dict.fromkeys(_QUIET, "1"), "CLAUDE_CODE_TMPDIR": str(task.temporary), **state, **env}
-        return replace(self.start(task, _MODE, env, resume=resuming(task, "--resume")), signs=_SIGNS)
+        plugins = {f"{_PLUGINS}/{folder.name}": folder for folder in task.runner.skills if is_plugin(folder)}
+        skills = tuple(folder for folder in task.runner.skills if folder not in plugins.values())
+        plain_task = replace(task, runner=replace(task.runner, skills=skills))
+        places = (word for path in plugins for word in ("--plugin-dir", str(task.home / path)))
+        command = self.start(plain_task, (*_MODE, *places), env, resume=resuming(task, "--resume"))
+        return replace(command, home_copies={**command.home_copies, **plugins}, signs=_SIGNS)
 
     def events(self, record: bytes) -> Iterable[Event]:
         """What one record means."""
@@ -162,6 +175,8 @@ class ClaudeCodeAgent(RecordsAgent):
                         # Only the shell of the agent itself stays where a command went.
                         self._reading.cwd = "" if text(seen, "parent_tool_use_id") else self._cwd
                         yield from self._returned(block, look(seen, "tool_use_result"), text(seen, "timestamp"))
+                    elif seen.get("isSynthetic") is True and (added := text(block, "text")):
+                        yield ContextAdded(text=added, at=text(seen, "timestamp"))
             case "result":
                 yield from self._result(seen)
 
@@ -206,9 +221,14 @@ class ClaudeCodeAgent(RecordsAgent):
         ran = call_id not in self._refused and not (failed and output.startswith("<tool_use_error>"))
         said = _EXIT_CODE.match(output) if failed else None
         in_background = look(details, "backgroundTaskId") or _IN_BACKGROUND.match(output)
-        # It worked but its code is unknown: it was explained away, or a sub-agent ran it without details.
+        # The command worked but its code is unknown: it was explained away, or a sub-agent ran it without details.
         unsure = failed or not isinstance(details, dict) or look(details, "returnCodeInterpretation") or in_background
-        code = int(said[1]) if said else None if unsure else 0
+        if said:
+            code = int(said[1])
+        elif unsure:
+            code = None
+        else:
+            code = 0
         worked = None if failed or in_background else True
         command = self._reading.command_of(call_id) if code == 0 else None
         yield from self._reading.ended(
@@ -216,7 +236,7 @@ class ClaudeCodeAgent(RecordsAgent):
         )
         if command and _MOVES.search(command):
             moved = folder_after(read_command(command), self._cwd)
-            # It does not stay outside of its workspace, and says so.
+            # Claude Code does not stay outside of its workspace, and says so.
             self._cwd = "" if _BACK.search(output) else moved
 
     def _result(self, seen: dict[str, Any]) -> Iterator[Event]:
@@ -229,7 +249,7 @@ class ClaudeCodeAgent(RecordsAgent):
             yield from self._reading.trouble(answer, "context", status)
         elif status is not None and status != self._error[1]:
             yield from self._reading.trouble(answer, _kind(self._error[0], status), status)
-        yield from self._reading.settle()
+        yield from self._reading.release_words()
         yield from self._spending.total(**self._bill.spent(seen))
         self._spending.anew()
         yield SessionEnded(ok=ok, reason=None if ok else answer or text(seen, "subtype"))

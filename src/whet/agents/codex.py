@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from whet.agents.agent import AgentCommand, Signs, Task, environment
-from whet.agents.reading import RecordsAgent, resuming
-from whet.agents.records import dollar_invoked, look, number, parse, rows, status_kind, table, text
-from whet.model.seen import Event, SessionEnded, SessionStarted, SkillSignal, TroubleKind
-from whet.reading.shell_files import unwrapped
+from msgspec.structs import replace
+
+from whet.agents.contract import AgentCommand, AgentSetup, Signs, Task, environment
+from whet.agents.observe.records import dollar_invoked, look, number, parse, rows, status_kind, table, text
+from whet.agents.observe.to_events import RecordsAgent, resuming
+from whet.model.events import Event, SessionEnded, SessionStarted, SkillSignal, TroubleKind
+from whet.reading.plugin_folder import skills_of
+from whet.shell.files import unwrapped
 
 _CREDENTIALS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 _MODE = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
@@ -23,7 +25,7 @@ _PROVIDER = 'model_providers.whet={name="whet", base_url=%s, wire_api="responses
 # Without a key in a variable it takes the one of its login.
 _KEY, _LOGIN = 'env_key="CODEX_API_KEY"', "requires_openai_auth=true"
 _RETRY = re.compile(r"Reconnecting\.\.\. (?:\d+/\d+|waiting for network) \((.*)\)\Z", re.DOTALL)
-# It prints only complete messages; its log shows when the model is speaking.
+# Codex prints only complete messages; its log shows when the model is speaking.
 _LOG = "error,codex_api::sse::responses=trace,codex_api::endpoint::responses_websocket=trace"
 _LOGGED = (
     rb"\S+ TRACE [^\n]*?codex_api::(?:sse::responses|endpoint::responses_websocket): "
@@ -50,6 +52,7 @@ class CodexAgent(RecordsAgent):
     program, skills = "codex", ".agents/skills"
     provider = "openai"
     login = (".codex/auth.json",)
+    setup = AgentSetup(variables=("OPENAI_API_KEY", "CODEX_API_KEY"), install="npm install -g @openai/codex")
     state = (".codex/sessions",)
 
     def __init__(self) -> None:
@@ -57,7 +60,7 @@ class CodexAgent(RecordsAgent):
         self._invoked: list[SkillSignal] = []
 
     def command(self, task: Task) -> AgentCommand:
-        """Its login is in the home of the attempt, or in the user's own; our settings are on the command line."""
+        """The login is in the home of the attempt, or in the user's own; our settings are on the command line."""
         self._spending.resumed(task.resume)
         self._invoked = dollar_invoked(task.prompt, _skills(task))
         env = environment(task, *_CREDENTIALS)
@@ -70,7 +73,7 @@ class CodexAgent(RecordsAgent):
         return replace(
             self.start(task, (*_MODE, *config_args(task, env)), {"RUST_LOG": _LOG, **state, **env}, last=resume),
             log_signs=_SIGNS,
-            # It wants its folder to exist; its settings are arguments.
+            # Codex wants its folder to exist; its settings are arguments.
             home_files={".codex/config.toml": b""} if own else {},
         )
 
@@ -98,7 +101,7 @@ class CodexAgent(RecordsAgent):
                 return []
 
     def _began(self, call_id: Any, item: dict[str, Any]) -> list[Event]:
-        """Its tools are items: a command, a change of files, a search, or a call of a server's tool."""
+        """Codex's tools are items: a command, a change of files, a search, or a call of a server's tool."""
         match item.get("type"):
             case "command_execution":
                 return self._reading.began(call_id, "shell", {"command": unwrapped(text(item, "command") or "")})
@@ -139,9 +142,10 @@ class CodexAgent(RecordsAgent):
 
 
 def _skills(task: Task) -> set[str]:
-    """The skills that it finds, as far as we know: it does not say which it offers."""
+    """The skills that Codex finds, as far as we know: it does not say which it offers."""
     there = (folder for folder in task.workspace_skills if folder.startswith((".agents/", ".codex/")))
-    return {skill.name for skill in task.runner.skills} | {folder.rpartition("/")[2] for folder in there}
+    skills = {skill.name for given in task.runner.skills for skill in skills_of(given)}
+    return skills | {folder.rpartition("/")[2] for folder in there}
 
 
 def config_args(task: Task, env: Mapping[str, str]) -> Iterator[str]:
@@ -157,7 +161,7 @@ def config_args(task: Task, env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _trouble(message: str) -> tuple[str, TroubleKind, int | None]:
-    """Its errors are texts: some with a status in front, some the whole answer of the provider, some its own words."""
+    """Read an error, which is a text: with a status in front, the whole answer of the provider, or Codex's words."""
     retried = _RETRY.match(message)
     said = retried[1] if retried else message
     error = table(parse(said.encode()), "error")

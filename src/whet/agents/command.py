@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from whet.agents.agent import (
+from whet.agents.contract import (
     AgentCommand,
     AgentDefaults,
     Options,
@@ -59,14 +59,14 @@ class CommandAgent(AgentDefaults):
 
 
 def _facts(task: Task) -> dict[str, str]:
-    told = {**facts(task), "WHET_CASE_ID": task.case, "WHET_RUNNER_ID": task.runner.id}
+    variables = {**facts(task), "WHET_CASE_ID": task.case, "WHET_RUNNER_ID": task.runner.id}
     if task.arm != DEFAULT:
-        told["WHET_ARM"] = task.arm
+        variables["WHET_ARM"] = task.arm
     if task.runner.model:
-        told["WHET_MODEL"] = task.runner.model
+        variables["WHET_MODEL"] = task.runner.model
     if len(task.prompt.encode()) <= _LONGEST_VARIABLE:
-        told["WHET_PROMPT"] = task.prompt
-    return told
+        variables["WHET_PROMPT"] = task.prompt
+    return variables
 
 
 class NoAgent(AgentDefaults):
@@ -76,11 +76,11 @@ class NoAgent(AgentDefaults):
     takes_skills = "variable"
 
     def command(self, task: Task) -> AgentCommand:
-        """The program that does nothing; it needs nothing either."""
+        """The program of an agent that does nothing, and so needs nothing."""
         nothing = AgentCommand(argv=("true",), env=environment(task) | facts(task), of_host=False, network=False)
         return with_named_skills(task, nothing)
 
     def continues(self, runner: Runner) -> bool:
-        """Whatever it is asked."""
+        """Continue whatever the prompts are."""
         del runner
         return True

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from whet.dataclass import dataclass
-from whet.ground.sandbox import is_there
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from whet.model.arm import DEFAULT
+from whet.model.events import Event
 from whet.model.run import Runner
-from whet.model.seen import Event
 from whet.model.session import SessionSummary, Usage
 from whet.model.suite import Case
 from whet.model.task import TaskSpec
+from whet.reading.plugin_folder import skills_of
+from whet.sandbox.contract import is_there
 
 Output = Literal["text", "events", "records"]
 # How an agent gets skills: in the place of its home where it looks for them, or by the variable `WHET_SKILL`.
@@ -28,8 +30,7 @@ Meaning = Literal["asked", "speaking", "said", "trouble", "tool"]
 _PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """A runner's options, read by name with the type that settings have already given them."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -53,16 +54,14 @@ class Options:
         return default if value is None else bool(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resume:
+class Resume(Struct, frozen=True, kw_only=True):
     """An earlier session to resume, and its usage until then: some agents continue to count from there."""
 
     session_id: str
     usage: Usage = field(default_factory=Usage)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """What an agent is asked to do, and where."""
 
     prompt: str
@@ -98,27 +97,24 @@ class Task:
         return Options(self.runner.options)
 
 
-@dataclass(frozen=True, slots=True)
-class Unpacking:
+class Unpacking(Struct, frozen=True):
     """What a program unpacks for itself at its first start, into the folder that `variable` names.
 
-    It is made once for a run, by starting `argv` without a task, and attempts can only read it.
+    The folder is made once for a run, by starting `argv` without a task, and attempts can only read it.
     """
 
     variable: str
     argv: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """What `query` finds in a SQLite database of the home: a JSON object for each row, each on a line."""
 
     database: str
     query: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signs:
+class Signs(Struct, frozen=True, kw_only=True):
     """Lines by which a program shows what its model is doing, before a message is complete.
 
     `line` is matched at the beginning of each line. `means` maps its group `what` to a meaning; any other value means
@@ -132,8 +128,7 @@ class Signs:
     kept: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentCommand:
+class AgentCommand(Struct, frozen=True, kw_only=True):
     """The program to start, what it finds in its home, and how to read what it prints.
 
     `output` is "text" (all of it is the final output), "events" (each line is one of our own session events) or
@@ -182,8 +177,8 @@ class AgentCommand:
 class Dialogue(Protocol):
     """What whet says to a program that asks and answers, line by line, on its standard streams.
 
-    It does no I/O: whet sends the lines that each method returns, and keeps them in the record. `answered` says that
-    nothing is to be expected after the last prompt, and `failed` that there is no sense in another one.
+    A dialogue does no I/O: whet sends the lines that each method returns, and keeps them in the record. `answered` says
+    that nothing is to be expected after the last prompt, and `failed` that there is no sense in another one.
     """
 
     answered: bool
@@ -199,6 +194,20 @@ class Dialogue(Protocol):
         """Return what to send at the time limit."""
 
 
+class AgentSetup(Struct, frozen=True, kw_only=True):
+    """How the program of an agent gets onto a machine, and which `variables` can log it in.
+
+    `helpers` are other programs that the agent needs, each with what it does not do without them. `free` says that the
+    agent works without a login, and `unpacks` that it fills a folder at its first start.
+    """
+
+    variables: tuple[str, ...]
+    install: str
+    helpers: Mapping[str, str] = field(default_factory=dict)
+    free: bool = False
+    unpacks: bool = False
+
+
 class Agent(Protocol):
     """One file per agent; an object lives for one attempt, so it may keep what later records need.
 
@@ -207,9 +216,14 @@ class Agent(Protocol):
     `dialogue` is for a program that does not get its prompt with its start; `command` makes it.
     `provider` names whose variables it takes, if its address is one of them: then it can go through the gateway.
     `asks_nobody` says that it does what its model says without asking a person: without a boundary, whet starts it only
-    if its user says so.
+    if its user says so. `setup` is for an agent whose program whet looks for on the machine.
+    `has_program` says that it starts a program of the machine, and `always_direct` that it asks a model at an address
+    that whet cannot change.
     """
 
+    setup: AgentSetup | None = None
+    has_program: bool = True
+    always_direct: bool = False
     asks_nobody: bool = True
     provider: str | None = None
     state: tuple[str, ...] = ()
@@ -251,7 +265,7 @@ class Agent(Protocol):
         return bool(self.state)
 
     def recorded(self, task: Task) -> SessionSummary | None:
-        """Return the session that it plays again, if it does: then no model has to be asked for new prompts."""
+        """Return the session that the agent replays, if any: then no model has to be asked for new prompts."""
         del task
         return None
 
@@ -277,12 +291,12 @@ def environment(task: Task, *passed: str) -> dict[str, str]:
 
 
 def facts(task: Task) -> dict[str, str]:
-    """Return the variables that tell a program of the user about its trial; an agent of others is told nothing.
+    """Return the variables that tell a program of the user about its trial; other agents get none of them.
 
     A trial should be blind: who knows its arm, or that it is tested at all, may act on it.
     """
-    told = {"WHET_WORKSPACE": str(task.workspace), "WHET_RUN": task.run}
-    return told | ({"WHET_TURN": str(task.turn)} if task.turn > 1 else {})
+    variables = {"WHET_WORKSPACE": str(task.workspace), "WHET_RUN": task.run}
+    return variables | ({"WHET_TURN": str(task.turn)} if task.turn > 1 else {})
 
 
 def mounts(task: Task) -> tuple[Path, ...]:
@@ -299,14 +313,20 @@ def named_paths(args: Iterable[str]) -> Iterator[Path]:
 
 
 def skill_copies(task: Task, folder: str) -> dict[str, Path]:
-    """Return the skills under test, each under its own name below *folder* of the home."""
-    return {f"{folder}/{skill.name}": skill for skill in task.runner.skills}
+    """Return the skills of the runner, those of a plug-in too, each under its own name below *folder* of the home."""
+    return {f"{folder}/{skill.name}": skill for given in task.runner.skills for skill in skills_of(given)}
 
 
 def with_named_skills(task: Task, command: AgentCommand) -> AgentCommand:
     """Return *command* with the skills in its home and `WHET_SKILL`, for agents without a place to look."""
-    named = {} if task.skill is None else {"WHET_SKILL": str(task.home / NAMED_SKILLS / task.skill.name)}
+    named = {} if task.skill is None else {"WHET_SKILL": str(task.home / _named_skill(task.skill))}
     return replace(command, env={**command.env, **named}, home_copies=skill_copies(task, NAMED_SKILLS))
+
+
+def _named_skill(given: Path) -> str:
+    """Return where a skill is below a home; of a plug-in its only skill, or the folder of all of them."""
+    skills = skills_of(given)
+    return f"{NAMED_SKILLS}/{skills[0].name}" if len(skills) == 1 else NAMED_SKILLS
 
 
 def credential_files(task: Task, names: Iterable[str]) -> dict[str, Path]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from whet.agents.agent import AgentCommand, AgentDefaults, Task, environment, facts, with_named_skills
-from whet.ground.task_environment import from_host
+from whet.agents.contract import AgentCommand, AgentDefaults, Task, environment, facts, with_named_skills
 from whet.model.run import Runner
 from whet.model.task import TaskSpec
+from whet.sandbox.container.environment import from_host
 
 
-class ControlAgent(AgentDefaults):
-    """Says what it says whatever it is asked, or repeats what it is asked, and does nothing."""
+class _Substitute(AgentDefaults):
+    """Runs in the place of an agent, and does the same in every turn."""
 
     asks_nobody = False
     takes_skills = "variable"
 
     def continues(self, runner: Runner) -> bool:
-        """It does the same in every turn."""
+        """Continue whatever the prompts are."""
         del runner
         return True
+
+
+class ControlAgent(_Substitute):
+    """Says what it says whatever it is asked, or repeats what it is asked, and does nothing."""
 
     def command(self, task: Task) -> AgentCommand:
         """The program that prints the answer."""
@@ -25,16 +29,8 @@ class ControlAgent(AgentDefaults):
         return with_named_skills(task, _printing(task, said))
 
 
-class SolutionAgent(AgentDefaults):
+class SolutionAgent(_Substitute):
     """Gives the answer that the author of a case knows, or runs the author's command in the workspace."""
-
-    asks_nobody = False
-    takes_skills = "variable"
-
-    def continues(self, runner: Runner) -> bool:
-        """It does the same in every turn."""
-        del runner
-        return True
 
     def command(self, task: Task) -> AgentCommand:
         """The author's command, which sees the folder of the suite, or the program that prints the answer."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whet.agents.agent import AgentCommand, Signs, Task, Unpacking, environment
-from whet.agents.reading import RecordsAgent
-from whet.agents.records import look, number, parse, rows, status_kind, table, text
-from whet.model.seen import Event, Message, SessionStarted, TroubleKind
+from msgspec.structs import replace
+
+from whet.agents.contract import AgentCommand, AgentSetup, Signs, Task, Unpacking, environment
+from whet.agents.observe.records import look, number, parse, rows, status_kind, table, text
+from whet.agents.observe.to_events import RecordsAgent
+from whet.model.events import Event, Message, SessionStarted, TroubleKind
 
 _CREDENTIALS = ("GH_TOKEN", "GITHUB_TOKEN", "COPILOT_GITHUB_TOKEN", "COPILOT_MODEL", "COPILOT_OFFLINE", "GH_HOST")
 _PROVIDER = "COPILOT_PROVIDER_"
@@ -46,6 +47,17 @@ class CopilotAgent(RecordsAgent):
 
     program, skills = "copilot", ".copilot/skills"
     provider = "copilot"
+    setup = AgentSetup(
+        variables=(
+            "COPILOT_GITHUB_TOKEN",
+            "GH_TOKEN",
+            "GITHUB_TOKEN",
+            "COPILOT_PROVIDER_API_KEY",
+            "COPILOT_PROVIDER_BASE_URL",
+        ),
+        install="npm install -g @github/copilot",
+        unpacks=True,
+    )
     state = (".copilot/session-state",)
 
     def __init__(self) -> None:
@@ -54,7 +66,7 @@ class CopilotAgent(RecordsAgent):
         self._failed: TroubleKind = "other"
 
     def command(self, task: Task) -> AgentCommand:
-        """Its state is in its home; only the file of `--usage-output-file` has tokens."""
+        """Copilot's state is in its home; only the file of `--usage-output-file` has tokens."""
         self._spending.resumed(task.resume)
         env = environment(task, *_CREDENTIALS, *(name for name in task.environ if name.startswith(_PROVIDER)))
         own = {"COPILOT_HOME": str(Path(env["HOME"]) / ".copilot"), "COPILOT_AUTO_UPDATE": "false"}
@@ -112,7 +124,7 @@ class CopilotAgent(RecordsAgent):
             yield from self._reading.began(look(call, "toolCallId"), look(call, "name"), look(call, "arguments"), at=at)
         if text(data, "parentToolCallId"):
             # What a sub-agent says to the agent is not the answer.
-            yield from self._reading.settle()
+            yield from self._reading.release_words()
 
     def _executed(self, data: dict[str, Any], at: str | None) -> Iterator[Event]:
         denied = text(data, "error", "code") == "denied"
@@ -128,9 +140,9 @@ class CopilotAgent(RecordsAgent):
             yield from self._reading.trouble(look(data, "error", "message"), "permission", at=at)
 
     def _failure(self, data: dict[str, Any], at: str | None) -> Iterator[Event]:
-        """One request that failed, which it may repeat, or the end; without an answer, that has no kind."""
+        """One failed request, which Copilot may repeat, or the end; without an answer, the failure has no kind."""
         if text(data, "reason"):
-            # It tries again. If that fails too, it does not print why.
+            # Copilot tries again. If that fails too, Copilot does not print why.
             self._failed = "context" if data["reason"] == "forced_compaction" else self._failed
             return
         status = number(data, "statusCode")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from whet.agents.agent import AgentCommand, Signs, Task, environment
-from whet.agents.reading import RecordsAgent, resuming
-from whet.agents.records import as_text, input_figures, look, moment, number, parse, rows, table, text
+from msgspec.structs import replace
+
+from whet.agents.contract import AgentCommand, AgentSetup, Signs, Task, environment
+from whet.agents.observe.records import as_text, input_figures, look, moment, number, parse, rows, table, text
+from whet.agents.observe.to_events import RecordsAgent, resuming
+from whet.model.events import Event, Message, SessionStarted
 from whet.model.run import Runner
-from whet.model.seen import Event, Message, SessionStarted
 from whet.model.suite import Case
 
 _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
@@ -29,6 +30,11 @@ class CursorAgent(RecordsAgent):
 
     program, skills = "cursor-agent", ".cursor/skills"
     login = (".config/cursor/auth.json",)
+    setup = AgentSetup(
+        variables=("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN"),
+        install="see cursor.com/cli, and set `command` if it has another name; not the packages on npm",
+    )
+    always_direct = True
     always_copies_login = True
     state = (".cursor/chats",)
     derived = ("input_tokens",)
@@ -101,9 +107,9 @@ class CursorAgent(RecordsAgent):
         return events
 
     def _result(self, seen: dict[str, Any], state: Any) -> Iterator[Event]:
-        """Its text is all that was ever said, glued together: what was said last is the answer."""
+        """The text of a result is all that was ever said, glued together: what was said last is the answer."""
         used = table(seen, "usage")
-        # Its input leaves out what a cache read or wrote.
+        # The input of Cursor leaves out what a cache read or wrote.
         figures = input_figures(
             *(number(used, name) for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
         )

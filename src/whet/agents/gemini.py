@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whet.agents.agent import AgentCommand, Signs, Task, environment
-from whet.agents.reading import Reading, RecordsAgent, resuming
-from whet.agents.records import as_text, number, parse, plus, rows, status_kind, table, text
-from whet.model.seen import Event, Message, SessionStarted, TroubleKind
+from msgspec.structs import replace
+
+from whet.agents.contract import AgentCommand, AgentSetup, Signs, Task, environment
+from whet.agents.observe.records import as_text, number, parse, plus, rows, status_kind, table, text
+from whet.agents.observe.to_events import EventBuilder, RecordsAgent, resuming
+from whet.model.events import Event, Message, SessionStarted, TroubleKind
 
 # The chat of the session, and those of its sub-agents in a folder of its name.
 CHATS = (".gemini/tmp/*/chats/*.jsonl", ".gemini/tmp/*/chats/*/*.jsonl")
@@ -71,7 +72,7 @@ def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _exit_code(call: dict[str, Any]) -> int | None:
-    """Read it from what the model saw: the output of the command, and lines of the program after it."""
+    """Read the exit code from what the model saw: the output of the command, and lines of the program after it."""
     if call.get("name") != _SHELL or call.get("status") != "success":
         return None
     answers = (text(part, "functionResponse", "response", "output") for part in rows(call, "result"))
@@ -126,7 +127,12 @@ class GeminiAgent(RecordsAgent):
 
     program, skills = "gemini", ".gemini/skills"
     provider = "gemini"
-    login = (".gemini/oauth_creds.json", ".gemini/google_accounts.json")
+    login = (".gemini/oauth_creds.json",)
+    beside_login = (".gemini/google_accounts.json",)
+    setup = AgentSetup(
+        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GENAI_USE_VERTEXAI"),
+        install="npm install -g @google/gemini-cli",
+    )
     state = (".gemini/tmp",)
     derived = ("output_tokens", "reasoning_tokens")
 
@@ -136,7 +142,7 @@ class GeminiAgent(RecordsAgent):
         self._chats = Chats()
 
     def command(self, task: Task) -> AgentCommand:
-        """Its settings name the way to log in: without that it refuses a base URL that is not Google's.
+        """Gemini's settings name the way to log in: without it, Gemini refuses a base URL that is not Google's.
 
         In the user's own home, only their settings count: it takes ours from no other place.
         """
@@ -202,7 +208,7 @@ class GeminiAgent(RecordsAgent):
                 yield from self._helped(inner)
                 code = self._chats.exit_code(inner)
                 yield from self._reading.ended(inner, output=call.get("resultDisplay"), ok=done, exit_code=code)
-            yield from self._reading.settle()
+            yield from self._reading.release_words()
 
     def _joined(self) -> list[Event]:
         whole = "".join(self._pieces)
@@ -218,7 +224,7 @@ class GeminiAgent(RecordsAgent):
 
 
 def _tokens(stats: dict[str, Any]) -> dict[str, int | None]:
-    """Its input includes cached tokens; its output leaves out the thoughts, which only the total includes."""
+    """Gemini's input includes cached tokens; its output leaves out the thoughts, which only the total includes."""
     total, read, written = (number(stats, name) for name in ("total_tokens", "input_tokens", "output_tokens"))
     if not total or read is None or written is None:
         return {}
@@ -227,8 +233,8 @@ def _tokens(stats: dict[str, Any]) -> dict[str, int | None]:
     return {"input_tokens": read, "cached_tokens": cached, "output_tokens": output, "reasoning_tokens": thoughts}
 
 
-def _trouble(reading: Reading, message: str) -> Iterator[Event]:
-    """Its error type is always "unknown" and its exit code the status cut to a byte, so read the message."""
+def _trouble(reading: EventBuilder, message: str) -> Iterator[Event]:
+    """Read the message: the type of an error is always "unknown", and the exit code is the status cut to a byte."""
     found = _API_ERROR.match(message)
     said = found[1] if found else ""
     error = table(parse(said.encode("utf-8", "replace")), "error")
@@ -244,7 +250,12 @@ def _trouble(reading: Reading, message: str) -> Iterator[Event]:
 
 
 def _settings(env: Mapping[str, str], login: bool) -> bytes:
-    other = "oauth-personal" if login else "vertex-ai" if _VERTEX[0] in env else "gemini-api-key"
+    if login:
+        other = "oauth-personal"
+    elif _VERTEX[0] in env:
+        other = "vertex-ai"
+    else:
+        other = "gemini-api-key"
     settings = {
         "security": {"auth": {"selectedType": "gemini-api-key" if "GEMINI_API_KEY" in env else other}},
         # Otherwise it tries ten times, for minutes, without a word.

@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from whet.agents.agent import AgentCommand, Meaning, Rows, Signs, Task, environment
-from whet.agents.reading import RecordsAgent, resuming
-from whet.agents.records import amount, input_figures, look, moment, number, parse, plus, status_kind, table, text
-from whet.model.seen import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind
+from msgspec.structs import replace
+
+from whet.agents.contract import AgentCommand, AgentSetup, Meaning, Rows, Signs, Task, environment
+from whet.agents.observe.records import (
+    amount,
+    input_figures,
+    look,
+    moment,
+    number,
+    parse,
+    plus,
+    status_kind,
+    table,
+    text,
+)
+from whet.agents.observe.to_events import RecordsAgent, resuming
+from whet.model.events import Event, SessionEnded, SessionStarted, ToolResult, TroubleKind
 
 # Providers that it knows by itself.
 _KNOWN = ("anthropic", "deepseek", "google", "groq", "mistral", "opencode", "openrouter", "xai")
@@ -28,7 +40,7 @@ JOIN message ON message.id = part.message_id JOIN session ON session.id = part.s
 WHERE session.parent_id IS NOT NULL ORDER BY part.id
 """
 _MODE = ("run", "--format", "json", "--auto", "--thinking", "--print-logs", "--log-level", "INFO")
-# It prints only complete messages, and a tool when it has ended; its log shows when either begins.
+# OpenCode prints only complete messages, and a tool when it has ended; its log shows when either begins.
 _LOGGED = (
     rb'timestamp=\S+ (?=level=(?:DEBUG|INFO) |level=ERROR run=\w+ message="stream error")level=\w+ run=\w+ '
     rb'(?:message="?(?P<what>evaluated|stream error|stream)"? '
@@ -48,6 +60,12 @@ class OpencodeAgent(RecordsAgent):
     # Only for a server that its user names: for others it has addresses of its own.
     provider = "openai-compatible"
     login = (".local/share/opencode/auth.json",)
+    setup = AgentSetup(
+        variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"),
+        install="npm install -g opencode-ai",
+        helpers={"rg": "cannot load skills without ripgrep"},
+        free=True,
+    )
     always_copies_login = True
     state = tuple(f".local/share/opencode/opencode.db{part}" for part in ("", "-wal", "-shm"))
     derived = ("input_tokens", "output_tokens")
@@ -64,7 +82,7 @@ class OpencodeAgent(RecordsAgent):
         self._results: list[Event] = []
 
     def command(self, task: Task) -> AgentCommand:
-        """It keeps its files below its home; `args` are passed to `run`."""
+        """OpenCode keeps its files below its home; `args` are passed to `run`."""
         self._fresh = task.resume is None
         env = {**_QUIET, **environment(task, *_CREDENTIALS)}
         config = _config(task.runner.model or "", env)
@@ -90,8 +108,8 @@ class OpencodeAgent(RecordsAgent):
                 yield from self._let_go()
                 self._reason, self._failed = "nothing", None
             case "text" if look(part, "metadata", "compaction_continue") is True:
-                # It writes this prompt for itself after a summary of the session.
-                yield from self._reading.settle("thinking")
+                # OpenCode writes this prompt for itself after a summary of the session.
+                yield from self._reading.release_words("thinking")
                 yield from self._let_go()
                 self._reason = "a summary of the session"
             case "text":
@@ -116,7 +134,7 @@ class OpencodeAgent(RecordsAgent):
         return bool(self._inner)
 
     def ending(self, collected: Mapping[str, bytes]) -> Iterable[Event]:
-        """It is done if its last step stopped by itself: one that asked for a tool was refused it or was killed."""
+        """OpenCode is done if its last step stopped by itself: a step that asked for a tool was refused or killed."""
         del collected
         ok = self._reason == "stop"
         yield from self._reading.answered() if ok else ()
@@ -177,13 +195,13 @@ class OpencodeAgent(RecordsAgent):
             **input_figures(number(tokens, "input"), number(tokens, "cache", "read"), number(tokens, "cache", "write")),
             output_tokens=plus(number(tokens, "output"), thought),
             reasoning_tokens=thought,
-            # It says 0 if it does not know the price.
+            # OpenCode says 0 if it does not know the price.
             cost_usd=amount(part, "cost") or None,
         )
 
     def _let_go(self) -> list[Event]:
         results, self._results = self._results, []
-        return [*self._reading.settle(), *results]
+        return [*self._reading.release_words(), *results]
 
     def _trouble(self, error: dict[str, Any], at: str | None) -> Iterator[Event]:
         status = number(error, "data", "statusCode")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
+from types import ModuleType
+
+from msgspec.structs import replace
 
 from whet.model.session import Usage
 
@@ -18,7 +20,7 @@ def priced(usage: Usage, model: str | None) -> Usage:
         return usage
     read, written = usage.input_tokens or 0, usage.output_tokens or 0
     cached = min(usage.cached_tokens or 0, read)
-    cost = _cost(model, read, cached, min(usage.cache_write_tokens or 0, read - cached), written)
+    cost = _load().cost_of(model, read, cached, min(usage.cache_write_tokens or 0, read - cached), written)
     return usage if cost is None else replace(usage, cost_usd=cost, cost_source="prices")
 
 
@@ -28,24 +30,7 @@ def load_prices() -> None:
     threading.Thread(target=_load, name="prices", daemon=True).start()
 
 
-def _load() -> None:
-    import genai_prices.data  # noqa: PLC0415, F401
+def _load() -> ModuleType:
+    from whet.agents import _price_table
 
-
-@lru_cache(maxsize=1024)
-def _cost(model: str, input_tokens: int, cached: int, cache_write: int, output_tokens: int) -> float | None:
-    # Only here: most runs never ask.
-    from genai_prices import Usage as Tokens  # noqa: PLC0415
-    from genai_prices import calc_price  # noqa: PLC0415
-
-    # If the table has no price for reading from or writing to a cache, it counts as any other input.
-    tokens = Tokens(
-        input_tokens=input_tokens, cache_read_tokens=cached, cache_write_tokens=cache_write, output_tokens=output_tokens
-    )
-    # "anthropic/claude-..." and "claude-..." are one model: some services put the provider in front.
-    for name in dict.fromkeys((model, model.rpartition("/")[2])):
-        try:
-            return float(calc_price(tokens, model_ref=name).total_price)
-        except LookupError:
-            continue
-    return None
+    return _price_table

@@ -1,29 +1,27 @@
-"""The agents that whet knows on this machine: where their programs are, their versions, and their logins."""
+"""The programs of agents on this machine: where they are, their versions, and what `whet doctor` says of them."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 import anyio
+from msgspec import Struct
 
-from whet.dataclass import dataclass
+from whet.agents.known import KnownAgent
 from whet.errors import AttemptError
-from whet.ground.sandbox import Boundary, Command, Sandbox
 from whet.reading.text import one_line
+from whet.sandbox.contract import Boundary, Command, Sandbox
 
 # "problem" keeps a configured runner from starting; "warning" may matter; "absent" does not.
 State = Literal["ok", "absent", "warning", "problem"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ReadinessFinding(Struct, frozen=True, kw_only=True):
     """The result of one check of the machine."""
 
     part: Literal["settings", "machine", "agents", "runners"]
@@ -33,95 +31,13 @@ class Finding:
     hint: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownAgent:
-    """One agent: `program` starts it, any of `variables` or `files` (below the home) can log it in.
-
-    `helpers` are other programs that it needs, each with what it does not do without them. `free` says that it works
-    without a login, and `unpacks` that it fills a folder at its first start.
-    """
-
-    type: str
-    program: str
-    variables: tuple[str, ...]
-    files: tuple[str, ...]
-    install: str
-    helpers: Mapping[str, str] = field(default_factory=dict)
-    free: bool = False
-    unpacks: bool = False
-
-
-KNOWN = (
-    KnownAgent(
-        type="claude-code",
-        program="claude",
-        variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
-        files=(".claude/.credentials.json",),
-        install="npm install -g @anthropic-ai/claude-code",
-    ),
-    KnownAgent(
-        type="codex",
-        program="codex",
-        variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
-        files=(".codex/auth.json",),
-        install="npm install -g @openai/codex",
-    ),
-    KnownAgent(
-        type="opencode",
-        program="opencode",
-        variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"),
-        files=(".local/share/opencode/auth.json",),
-        install="npm install -g opencode-ai",
-        helpers={"rg": "cannot load skills without ripgrep"},
-        free=True,
-    ),
-    KnownAgent(
-        type="copilot",
-        program="copilot",
-        variables=(
-            "COPILOT_GITHUB_TOKEN",
-            "GH_TOKEN",
-            "GITHUB_TOKEN",
-            "COPILOT_PROVIDER_API_KEY",
-            "COPILOT_PROVIDER_BASE_URL",
-        ),
-        files=(),
-        install="npm install -g @github/copilot",
-        unpacks=True,
-    ),
-    KnownAgent(
-        type="gemini",
-        program="gemini",
-        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GENAI_USE_VERTEXAI"),
-        files=(".gemini/oauth_creds.json",),
-        install="npm install -g @google/gemini-cli",
-    ),
-    KnownAgent(
-        type="cursor-agent",
-        program="cursor-agent",
-        variables=("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN"),
-        files=(".config/cursor/auth.json",),
-        install="see cursor.com/cli, and set `command` if it has another name; not the packages on npm",
-    ),
-)
-BY_TYPE = {agent.type: agent for agent in KNOWN}
-
-
-def logins(agent: KnownAgent, environ: Mapping[str, str]) -> list[str]:
-    """Return the names of what could log *agent* in: variables that are set and files that exist."""
-    home = Path(environ.get("HOME") or "/nonexistent")
-    files = [f"~/{name}" for name in agent.files if os.path.isfile(home / name)]  # noqa: PTH113 - a home that we may not read has no logins
-    return [name for name in agent.variables if environ.get(name)] + files
-
-
 _PATIENCE_S = 15.0
 _KEPT = 4096
 _SHOWN, _SHOWN_WRONG = 60, 160
 _WRONG = re.compile(r"error|missing|cannot find|not found|no such", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class ProgramVersion(Struct, frozen=True, kw_only=True):
     """What a program answered to `--version`, or why it did not; `late` if it took too long."""
 
     text: str
@@ -134,10 +50,10 @@ def find_program(name: str, environ: Mapping[str, str]) -> str | None:
     return shutil.which(name, path=environ.get("PATH"))
 
 
-def ask_versions(programs: Iterable[str], sandbox: Sandbox, environ: Mapping[str, str]) -> dict[str, Version]:
+def ask_versions(programs: Iterable[str], sandbox: Sandbox, environ: Mapping[str, str]) -> dict[str, ProgramVersion]:
     """Ask all programs for their versions at the same time."""
     wanted = tuple(dict.fromkeys(programs))
-    answers: dict[str, Version] = {}
+    answers: dict[str, ProgramVersion] = {}
 
     async def ask(program: str) -> None:
         answers[program] = await _version(program, sandbox, environ)
@@ -153,9 +69,9 @@ def ask_versions(programs: Iterable[str], sandbox: Sandbox, environ: Mapping[str
     return answers
 
 
-async def _version(program: str, sandbox: Sandbox, environ: Mapping[str, str]) -> Version:
+async def _version(program: str, sandbox: Sandbox, environ: Mapping[str, str]) -> ProgramVersion:
     """Run it inside the sandbox, in an empty home without network: it is not trusted."""
-    printed, complained = _Beginning(), _Beginning()
+    printed, complained = _FirstOutput(), _FirstOutput()
     with tempfile.TemporaryDirectory(prefix="whet-doctor-", ignore_cleanup_errors=True) as home:
         folder = Path(home)
         env = {"PATH": environ.get("PATH", ""), "HOME": home, "TMPDIR": home, "TERM": "dumb", "LANG": "C.UTF-8"}
@@ -164,17 +80,17 @@ async def _version(program: str, sandbox: Sandbox, environ: Mapping[str, str]) -
         try:
             ended = await sandbox.run(command, boundary, timeout_s=_PATIENCE_S, stdout=printed, stderr=complained)
         except AttemptError as error:
-            return Version(text=one_line(error.message), ok=False)
+            return ProgramVersion(text=one_line(error.message), ok=False)
     if ended.timed_out:
-        return Version(text=f'"--version" did not end within {_PATIENCE_S:g} s', ok=False, late=True)
+        return ProgramVersion(text=f'"--version" did not end within {_PATIENCE_S:g} s', ok=False, late=True)
     if ended.exit_code != 0:
         said = complained.telling_line()
         about = f": {said}" if said else ""
-        return Version(text=f'"--version" ended with exit code {ended.exit_code}{about}', ok=False)
-    return Version(text=printed.first_line() or "version unknown", ok=True)
+        return ProgramVersion(text=f'"--version" ended with exit code {ended.exit_code}{about}', ok=False)
+    return ProgramVersion(text=printed.first_line() or "version unknown", ok=True)
 
 
-class _Beginning:
+class _FirstOutput:
     """A sink that keeps the beginning of what a program prints."""
 
     def __init__(self) -> None:
@@ -200,7 +116,9 @@ def not_working(program: str) -> str:
     return f"see whether {program} works by hand; if it does, add the folder that it misses to `mounts` of its runner"
 
 
-def look_at_agent(agent: KnownAgent, program: str | None, version: Version | None, found: list[str]) -> Finding:
+def look_at_agent(
+    agent: KnownAgent, program: str | None, version: ProgramVersion | None, found: list[str]
+) -> ReadinessFinding:
     """One line on an agent that whet knows."""
     if program is None:
         return _finding(agent, "absent", "not installed", agent.install)
@@ -213,5 +131,5 @@ def look_at_agent(agent: KnownAgent, program: str | None, version: Version | Non
     return _finding(agent, "ok", f"{said}  could log in with {', '.join(found)}")
 
 
-def _finding(agent: KnownAgent, state: State, message: str, hint: str | None = None) -> Finding:
-    return Finding(part="agents", name=agent.type, state=state, message=message, hint=hint)
+def _finding(agent: KnownAgent, state: State, message: str, hint: str | None = None) -> ReadinessFinding:
+    return ReadinessFinding(part="agents", name=agent.type, state=state, message=message, hint=hint)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from statistics import pstdev
-from typing import Any
 
-from whet.grade.scores import Weights, by_task, composite, counted, weight_unit, wilson_interval
-from whet.grade.statistics import Cluster, bootstrap, pass_at_k, passes_of, ratio
-from whet.model.benchmark import (
+from whet.decide.resampling import Cluster, bootstrap, pass_at_k, passes_of, ratio
+from whet.decide.scores import Weights, by_task, composite, drop_errored, weight_unit, wilson_interval
+from whet.errors import AgentTimedOut
+from whet.model.callable import (
     DEFAULT_MAX_LATENCY_MS,
-    CompletionReport,
     Interval,
     Latency,
     Sample,
@@ -26,25 +25,27 @@ def percentile(values: Sequence[float], share: float) -> float:
     """Return the least value that *share* of all *values* do not exceed (nearest rank)."""
     if not values:
         raise ValueError("nothing has no percentile")
-    ordered = sorted(values)
-    return ordered[min(len(ordered), max(1, ceil(share * len(ordered)))) - 1]
+    ascending = sorted(values)
+    return ascending[min(len(ascending), max(1, ceil(share * len(ascending)))) - 1]
 
 
 def latency_of(samples: Iterable[Sample]) -> Latency | None:
     """Return the percentiles of the answers; None if there was no answer."""
-    known = [sample.latency_ms for sample in samples if sample.answered and sample.latency_ms is not None]
-    if not known:
+    latencies = [sample.latency_ms for sample in samples if sample.answered and sample.latency_ms is not None]
+    if not latencies:
         return None
-    return Latency(p50_ms=percentile(known, 0.5), p95_ms=percentile(known, 0.95), p99_ms=percentile(known, 0.99))
+    return Latency(
+        p50_ms=percentile(latencies, 0.5), p95_ms=percentile(latencies, 0.95), p99_ms=percentile(latencies, 0.99)
+    )
 
 
 def speed(samples: Iterable[Sample], max_latency_ms: float) -> float | None:
     """Return 1 for no latency to 0 for a p95 at the maximum; no answer counts as the maximum, so that it never pays."""
-    taken = [
+    latencies = [
         max_latency_ms if not sample.answered or sample.latency_ms is None else min(sample.latency_ms, max_latency_ms)
-        for sample in counted(samples)
+        for sample in drop_errored(samples)
     ]
-    return 1 - percentile(taken, 0.95) / max_latency_ms if taken else None
+    return 1 - percentile(latencies, 0.95) / max_latency_ms if latencies else None
 
 
 def status_of(result: TrialResult) -> SampleStatus:
@@ -53,9 +54,9 @@ def status_of(result: TrialResult) -> SampleStatus:
         return "errored"
     if result.failure is None:
         return "pass"
-    if result.failure.code == "assertion":
+    if result.failure.is_of_checks:
         return "fail"
-    return "timeout" if result.failure.code == "timeout" else "error"
+    return "timeout" if result.failure.code == AgentTimedOut.code else "error"
 
 
 _USUAL = Weights()
@@ -70,49 +71,28 @@ def summarize(
     weights: Weights = _USUAL,
 ) -> Summary:
     """Compute every figure of one skill on one benchmark; `pass_at_k` scores by the first of *ks*."""
-    known = counted(samples)
-    clusters = _clusters(known, scoring, ks[0])
-    completion = rate(known, lambda sample: sample.status == "pass")
-    error_rate = rate(known, lambda sample: not sample.answered)
-    quick = speed(known, max_latency_ms)
-    consistency = consistency_of(known)
-    whole = None
+    valid_samples = drop_errored(samples)
+    clusters = _clusters(valid_samples, scoring, ks[0])
+    completion = rate(valid_samples, lambda sample: sample.status == "pass")
+    error_rate = rate(valid_samples, lambda sample: not sample.answered)
+    quick = speed(valid_samples, max_latency_ms)
+    consistency = consistency_of(valid_samples)
+    composite_score = None
     if completion is not None and error_rate is not None and quick is not None:
-        whole = composite(
+        composite_score = composite(
             weights, completion=completion.value, speed=quick, error_rate=error_rate.value, consistency=consistency
         )
     return Summary(
         samples=len(samples),
-        errored=len(samples) - len(known),
+        errored=len(samples) - len(valid_samples),
         completion=completion,
         error_rate=error_rate,
         score=ratio(clusters),
         score_interval=_interval(clusters),
         consistency=consistency,
-        composite=whole,
-        latency=latency_of(known),
-        passes=tuple(found for found in (passes_of(known, k) for k in ks) if found is not None),
-    )
-
-
-def report_on(
-    calls: Sequence[Sample],
-    *,
-    scoring: ScoringMethod,
-    ks: tuple[int, ...],
-    max_latency_ms: float,
-    weights: Mapping[str, float],
-    **about: Any,
-) -> CompletionReport:
-    """Return the report on *calls*; *about* are its other fields."""
-    return CompletionReport(
-        summary=summarize(calls, scoring=scoring, ks=ks, max_latency_ms=max_latency_ms, weights=Weights(**weights)),
-        calls=tuple(calls),
-        scoring=scoring,
-        ks=ks,
-        max_latency_ms=max_latency_ms,
-        weights=weights,
-        **about,
+        composite=composite_score,
+        latency=latency_of(valid_samples),
+        passes=tuple(passes for passes in (passes_of(valid_samples, k) for k in ks) if passes is not None),
     )
 
 
@@ -122,11 +102,11 @@ def _interval(clusters: Sequence[Cluster]) -> Interval | None:
     Scores that are all equal say nothing about their spread. Then the interval is that of zeros and ones with the same
     mean, which are the furthest apart.
     """
-    found = bootstrap(clusters)
-    if found is None or found.low < found.high:
-        return found
-    low, high = wilson_interval(found.value, len(clusters))
-    return Interval(value=found.value, low=low, high=high)
+    interval = bootstrap(clusters)
+    if interval is None or interval.low < interval.high:
+        return interval
+    low, high = wilson_interval(interval.value, len(clusters))
+    return Interval(value=interval.value, low=low, high=high)
 
 
 def rate(samples: Sequence[Sample], holds: Callable[[Sample], bool]) -> Interval | None:
@@ -135,7 +115,7 @@ def rate(samples: Sequence[Sample], holds: Callable[[Sample], bool]) -> Interval
     Runs of one task are alike, so they count as fewer samples, by their spread between tasks. If all samples agree,
     the spread is unknown, and each task counts as one.
     """
-    groups = [[holds(sample) for sample in found] for found in by_task(samples).values()]
+    groups = [[holds(sample) for sample in task_samples] for task_samples in by_task(samples).values()]
     total = sum(map(len, groups))
     if not total:
         return None
@@ -158,9 +138,9 @@ def _effective(groups: Sequence[Sequence[bool]], share: float, total: int) -> fl
 def consistency_of(samples: Iterable[Sample]) -> float | None:
     """Return 1 less the standard deviation of the completion of each run; None for fewer than two runs."""
     runs: dict[int, list[bool]] = {}
-    for sample in counted(samples):
+    for sample in drop_errored(samples):
         runs.setdefault(sample.run, []).append(sample.status == "pass")
-    rates = [sum(found) / len(found) for found in runs.values()]
+    rates = [sum(outcomes) / len(outcomes) for outcomes in runs.values()]
     return max(0.0, 1 - pstdev(rates)) if len(rates) > 1 else None
 
 
@@ -169,11 +149,13 @@ def _clusters(samples: Sequence[Sample], scoring: ScoringMethod, k: int) -> list
     groups = by_task(samples).values()
     match scoring:
         case "mean":
-            return [(sum(sample.score for sample in found), len(found)) for found in groups]
+            return [(sum(sample.score for sample in task_values), len(task_values)) for task_values in groups]
         case "weighted_mean":
             unit = weight_unit(sample.weight for sample in samples)
-            tasks = [[(sample.score, sample.weight / unit) for sample in found] for found in groups]
+            tasks = [[(sample.score, sample.weight / unit) for sample in task_values] for task_values in groups]
             return [(sum(score * share for score, share in task), sum(share for _, share in task)) for task in tasks]
         case "pass_at_k":
-            tries = [[sample.status == "pass" for sample in found] for found in groups]
-            return [(pass_at_k(len(found), sum(found), k), 1) for found in tries if len(found) >= k]
+            tries = [[sample.status == "pass" for sample in task_values] for task_values in groups]
+            return [
+                (pass_at_k(len(task_values), sum(task_values), k), 1) for task_values in tries if len(task_values) >= k
+            ]

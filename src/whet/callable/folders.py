@@ -11,15 +11,16 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from whet.agents.callable_reading import CONFIG, LONGEST_ID, MANIFEST, VERSION
-from whet.dataclass import dataclass
+from msgspec import Struct
+
+from whet.callable.manifest import CONFIG, LONGEST_ID, MANIFEST, VERSION
 from whet.errors import Problem, SuiteError, UsageError
-from whet.model.benchmark import ADAPTERS, Adapter, CallableSkill, CompletionReport
-from whet.reading.document_files import read_object
+from whet.model.callable import ADAPTERS, Adapter, CallableSkill, CompletionReport
 from whet.reading.fields import Fields, Findings
+from whet.reading.yaml import read_object
 
 if TYPE_CHECKING:
-    from whet.agents.openapi import Operation
+    from whet.callable.openapi import Operation
 
 SortBy = Literal["compositeScore", "completionRate", "latency", "tokenCost"]
 _ORDERS = ("desc", "asc")
@@ -45,14 +46,14 @@ def search(
     if not query:
         return sorted(fitting, key=best_before, reverse=True)
     points = {skill.id: _points(skill, query.casefold()) for skill in fitting}
-    found = [skill for skill in fitting if points[skill.id]]
-    return sorted(found, key=lambda skill: points[skill.id], reverse=True)
+    matches = [skill for skill in fitting if points[skill.id]]
+    return sorted(matches, key=lambda skill: points[skill.id], reverse=True)
 
 
 def best_before(skill: CallableSkill) -> float:
     """Return the best completion rate in the skill's own manifest."""
-    given = skill.metadata.get("benchmarkResults")
-    results = given if isinstance(given, list) else []
+    past_results = skill.metadata.get("benchmarkResults")
+    results = past_results if isinstance(past_results, list) else []
     rates = [item.get("completionRate") for item in results if isinstance(item, Mapping)]
     return max((float(rate) for rate in rates if isinstance(rate, int | float)), default=0.0)
 
@@ -65,8 +66,7 @@ def _points(skill: CallableSkill, query: str) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strategy:
+class Strategy(Struct, frozen=True, kw_only=True):
     """Which skills are good enough, and in which order; a skill at a bound is good enough."""
 
     min_completion: float | None = None
@@ -126,8 +126,8 @@ def select(
             )
         by_skill[report.skill] = report
     pairs = [(skill, by_skill[skill.id]) for skill in skills if skill.id in by_skill]
-    kept = [(skill, report) for skill, report in pairs if _fits(skill, report, strategy)]
-    return sorted(kept, key=lambda pair: (*_rank(pair[1], strategy), pair[0].id))[: strategy.top]
+    candidates = [(skill, report) for skill, report in pairs if _fits(skill, report, strategy)]
+    return sorted(candidates, key=lambda pair: (*_rank(pair[1], strategy), pair[0].id))[: strategy.top]
 
 
 def _fits(skill: CallableSkill, report: CompletionReport, strategy: Strategy) -> bool:
@@ -260,16 +260,18 @@ def _write_all(folder: Path, skills: Mapping[str, dict[str, Any]]) -> list[Path]
     roots = [folder / identifier for identifier in skills]
     for root in roots:
         if root.exists():
-            raise UsageError(f"{root} already exists", hint="choose another name, or another --output-dir")
-    made: list[Path] = []
+            raise UsageError(f"{root} already exists", hint="choose another name, or another --skills-dir")
+    new_folders: list[Path] = []
     try:
         for root, files in zip(roots, skills.values(), strict=True):
-            made.append(root)
+            new_folders.append(root)
             _write(root, files)
     except OSError as error:
-        for root in made:
+        for root in new_folders:
             shutil.rmtree(root, ignore_errors=True)
-        raise UsageError(f"{made[-1]} cannot be made: {error.strerror}", hint="choose another --output-dir") from error
+        raise UsageError(
+            f"{new_folders[-1]} cannot be made: {error.strerror}", hint="choose another --skills-dir"
+        ) from error
     return roots
 
 
@@ -282,8 +284,8 @@ def _write(root: Path, files: dict[str, Any]) -> None:
 
 def _files_for(operation: Operation, title: str, identifier: str, secret: str) -> dict[str, Any]:
     """Return the files of a skill that calls *operation*; the secret is a variable that you set."""
-    asked = operation.request
-    places = {"path": asked.path, "query": asked.query, "header": asked.header, "body": asked.body}
+    request = operation.request
+    places = {"path": request.path, "query": request.query, "header": request.header, "body": request.body}
     login = {} if operation.auth == "none" else {"authType": operation.auth, "authTokenEnvKey": secret}
     return {
         MANIFEST: {
@@ -302,7 +304,7 @@ def _files_for(operation: Operation, title: str, identifier: str, secret: str) -
             "type": "http",
             "baseUrl": operation.base,
             **login,
-            "request": {"method": asked.method, **{place: names for place, names in places.items() if names}},
+            "request": {"method": request.method, **{place: names for place, names in places.items() if names}},
             "timeoutMs": 15000,
         },
         "README.md": _readme(title, operation.about, identifier),
@@ -349,11 +351,11 @@ def _readme(name: str, about: str, identifier: str) -> str:
     return (
         f"# {name}\n\n{about}\n\n"
         f"Evaluate it with its own benchmark:\n\n"
-        f"```sh\nwhet eval --skills {identifier} --benchmark {identifier}/tests/basic.eval.json\n```\n"
+        f"```sh\nwhet eval {identifier} --benchmark {identifier}/tests/basic.eval.json\n```\n"
     )
 
 
-def _benchmark(name: str, identifier: str, given: Any, expected: dict[str, Any]) -> dict[str, Any]:
+def _benchmark(name: str, identifier: str, arguments: Any, expectation: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": f"{identifier}-basic",
         "name": f"{name}, basic",
@@ -364,8 +366,8 @@ def _benchmark(name: str, identifier: str, given: Any, expected: dict[str, Any])
             {
                 "id": "basic_001",
                 "description": "Answers what it was asked about.",
-                "inputData": given,
-                "expectedOutput": expected,
+                "inputData": arguments,
+                "expectedOutput": expectation,
                 "timeoutMs": 30000,
                 "tags": ["basic"],
             }

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import PathRefused, Problem, SuiteError, UsageError
-from whet.ground.secrets import looks_secret
-from whet.model.benchmark import ADAPTERS, AUTHS, METHODS, Adapter, Auth, CallableSkill, HttpRequest
-from whet.reading.document_files import read_object
+from whet.model.callable import ADAPTERS, AUTHS, METHODS, Adapter, Auth, CallableSkill, HttpRequest
 from whet.reading.fields import Fields, Findings
 from whet.reading.paths import refusals
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import shown
+from whet.reading.yaml import read_object
+from whet.secrets import looks_secret
 
 MANIFEST = "skill.json"
 CONFIG = "adapter.config.json"
@@ -39,8 +40,7 @@ VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSkill:
+class LoadedSkill(Struct, frozen=True):
     """A skill, and warnings about its files."""
 
     skill: CallableSkill
@@ -49,33 +49,33 @@ class LoadedSkill:
 
 def find_skills(places: Iterable[Path]) -> list[LoadedSkill]:
     """Return every skill in files or folders, by folder; raises `SuiteError` with all problems at once."""
-    loaded, problems = load_skills(places)
+    skills, problems = load_skills(places)
     if problems:
         raise SuiteError(problems)
-    return loaded
+    return skills
 
 
 def load_skills(places: Iterable[Path]) -> tuple[list[LoadedSkill], list[Problem]]:
     """Return the skills that can be used, and what is wrong with the others; two skills of one id are a problem."""
-    loaded: list[LoadedSkill] = []
+    skills: list[LoadedSkill] = []
     problems: list[Problem] = []
     for file in dict.fromkeys(file.resolve() for place in places for file in manifests(place, problems)):
         try:
             with refusals():
-                loaded.append(read_skill(file))
+                skills.append(read_skill(file))
         except SuiteError as error:
             problems += error.problems
         except PathRefused as error:
-            problems.append(_closed(error))
-    seen: dict[str, Path] = {}
-    for skill in (each.skill for each in loaded):
+            problems.append(_path_problem(error))
+    files_by_id: dict[str, Path] = {}
+    for skill in (loaded_skill.skill for loaded_skill in skills):
         file = skill.root / MANIFEST
-        other = seen.setdefault(skill.id, file)
-        if other is not file:
-            problems.append(Problem(file=str(file), field="id", message=f'"{skill.id}" is also the id of {other}'))
-    if not loaded and not problems:
+        first_file = files_by_id.setdefault(skill.id, file)
+        if first_file is not file:
+            problems.append(Problem(file=str(file), field="id", message=f'"{skill.id}" is also the id of {first_file}'))
+    if not skills and not problems:
         raise UsageError(f"no skill was found: there is no {MANIFEST}", hint="name a skill's folder, or one above it")
-    return loaded, problems
+    return skills, problems
 
 
 def manifests(place: Path, problems: list[Problem]) -> Iterator[Path]:
@@ -83,13 +83,13 @@ def manifests(place: Path, problems: list[Problem]) -> Iterator[Path]:
     try:
         with refusals():
             is_file, is_there = place.is_file(), place.exists()
-            own = is_there and not is_file and (place / MANIFEST).is_file()
-            folders = sorted(place.iterdir()) if is_there and not (is_file or own) else []
+            has_manifest = is_there and not is_file and (place / MANIFEST).is_file()
+            folders = sorted(place.iterdir()) if is_there and not (is_file or has_manifest) else []
     except PathRefused as error:
-        problems.append(_closed(error))
+        problems.append(_path_problem(error))
         return
-    if is_file or own:
-        yield place / MANIFEST if own else place
+    if is_file or has_manifest:
+        yield place / MANIFEST if has_manifest else place
     elif not is_there:
         raise UsageError(f"{place}: there is no such file or folder")
     for folder in folders:
@@ -102,7 +102,7 @@ def _leads_up(folder: Path) -> bool:
     return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
 
 
-def _closed(error: PathRefused) -> Problem:
+def _path_problem(error: PathRefused) -> Problem:
     return Problem(file=error.path, message=error.reason, hint=error.hint)
 
 
@@ -156,11 +156,11 @@ def _skill(about: Fields, how: Fields, root: Path) -> CallableSkill:
 
 
 def _adapter(about: Fields, how: Fields) -> Adapter:
-    found = about.choice("adapterType", ADAPTERS, required=True)
-    configured = how.choice("type", ADAPTERS)
-    if found and configured and found != configured:
-        how.problem("type", f'is "{configured}", but adapterType in {MANIFEST} is "{found}"')
-    return found or "subprocess"
+    adapter = about.choice("adapterType", ADAPTERS, required=True)
+    config_type = how.choice("type", ADAPTERS)
+    if adapter and config_type and adapter != config_type:
+        how.problem("type", f'is "{config_type}", but adapterType in {MANIFEST} is "{adapter}"')
+    return adapter or "subprocess"
 
 
 def _where(about: Fields, how: Fields, adapter: Adapter, entrypoint: str) -> tuple[tuple[str, ...], str | None]:
@@ -233,10 +233,10 @@ def _check_address(about: Fields, url: str) -> None:
 
 
 def _auth(how: Fields) -> Auth:
-    found = how.choice("authType", AUTHS)
-    if found in {"bearer", "api-key"} and not how.values.get("authTokenEnvKey"):
-        how.problem("authTokenEnvKey", f"is missing: {found} needs the name of the variable that holds the secret")
-    return found or "none"
+    auth_type = how.choice("authType", AUTHS)
+    if auth_type in {"bearer", "api-key"} and not how.values.get("authTokenEnvKey"):
+        how.problem("authTokenEnvKey", f"is missing: {auth_type} needs the name of the variable that holds the secret")
+    return auth_type or "none"
 
 
 def _texts(fields: Fields, name: str) -> dict[str, str]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from whet.agents.callable_reading import HEADER
-from whet.agents.openapi_schemas import References, bundle, sample
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from whet.callable.manifest import HEADER
+from whet.callable.openapi_schemas import References, bundle, sample
 from whet.errors import SuiteError, UsageError
-from whet.model.benchmark import METHODS, Auth, HttpRequest, Method
-from whet.reading.document_files import read_object
+from whet.model.callable import METHODS, Auth, HttpRequest, Method
 from whet.reading.fields import Fields, Findings
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import did_you_mean, shown
+from whet.reading.yaml import read_object
 
 _PLACES = ("path", "query", "header", "cookie")
 _BODY = "body"
@@ -29,8 +30,7 @@ _JSON = re.compile(r"application/(.+\+)?json\b.*|\*/\*|application/\*")
 _SET_BY_US = frozenset({"accept", "content-type", "authorization"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(Struct, frozen=True, kw_only=True):
     """One operation of an API: where it is, what it takes and returns, and what of it cannot be carried over."""
 
     id: str
@@ -49,12 +49,11 @@ class Operation:
 
     @property
     def label(self) -> str:
-        """Such as "GET /pets/{id}"."""
+        """The method and the path, such as "GET /pets/{id}"."""
         return f"{self.method} {self.path}"
 
 
-@dataclass(slots=True)
-class _Api:
+class _Api(Struct):
     """The document, and what it takes to read its operations."""
 
     fields: Fields
@@ -67,8 +66,8 @@ class _Api:
         return self.references.followed(fields)
 
 
-def read_operations(file: Path, wanted: Sequence[str] = (), server: str | None = None) -> list[Operation]:
-    """Return the *wanted* operations, or all; raises `SuiteError` with all problems at once."""
+def read_operations(file: Path, names: Sequence[str] = (), server: str | None = None) -> list[Operation]:
+    """Return the *names* operations, or all; raises `SuiteError` with all problems at once."""
     findings = Findings(str(file))
     # A status code is a number for those who leave out its quotes.
     fields = Fields(read_object(file, number_keys=True), findings)
@@ -79,41 +78,48 @@ def read_operations(file: Path, wanted: Sequence[str] = (), server: str | None =
         fields.problem("swagger" if older else "openapi", "is not OpenAPI 3", hint)
         raise SuiteError(findings.problems)
     api = _Api(fields=fields, references=References(fields), server=server)
-    chosen = list(_chosen(api, file, wanted))
-    if len(chosen) > _MOST_OPERATIONS:
+    entries = list(_select_operations(api, file, names))
+    if len(entries) > _MOST_OPERATIONS:
         raise UsageError(
-            f"{file}: {len(chosen):,} operations, and at most {_MOST_OPERATIONS} become skills at once",
+            f"{file}: {len(entries):,} operations, and at most {_MOST_OPERATIONS} become skills at once",
             hint="choose some with --operation",
         )
-    found = [_operation(api, *each) for each in chosen]
+    operations = [_operation(api, *entry) for entry in entries]
     if findings.problems:
         raise SuiteError(list(dict.fromkeys(findings.problems)))
-    if not found:
+    if not operations:
         raise UsageError(f"{file}: there is no operation", hint=f"its paths must have one of {', '.join(METHODS)}")
-    return found
+    return operations
 
 
-def _chosen(api: _Api, file: Path, wanted: Sequence[str]) -> Iterator[tuple[str, Method, Fields, Fields]]:
+def _select_operations(api: _Api, file: Path, names: Sequence[str]) -> Iterator[tuple[str, Method, Fields, Fields]]:
     """Yield the path, the method, the item and the fields of each operation that is wanted."""
-    known: dict[str, tuple[str, Method, Fields, Fields]] = {}
+    operations_by_name: dict[str, tuple[str, Method, Fields, Fields]] = {}
     for path, item in api.fields.table("paths").values.items():
         if not path.startswith("/"):
             continue
-        whole = api.followed(api.fields.table("paths").object(path, item))
+        item_fields = api.followed(api.fields.table("paths").object(path, item))
         for method in METHODS:
-            if whole.has(method.lower()):
-                known[f"{method} {path}"] = (path, method, whole, whole.table(method.lower()))
-    if not wanted:
-        yield from known.values()
+            if item_fields.has(method.lower()):
+                operations_by_name[f"{method} {path}"] = (path, method, item_fields, item_fields.table(method.lower()))
+    if not names:
+        yield from operations_by_name.values()
         return
-    ids = {str(each[3].given("operationId")): each for each in known.values() if each[3].has("operationId")}
-    for name in wanted:
+    ids = {
+        str(operation[3].given("operationId")): operation
+        for operation in operations_by_name.values()
+        if operation[3].has("operationId")
+    }
+    for name in names:
         words = name.split(maxsplit=1)
-        found = ids.get(name) or known.get(" ".join((words[0].upper(), *words[1:])) if words else "")
-        if found is None:
-            hint = did_you_mean(name, [*ids, *known]) or f"known: {', '.join([*ids, *known][:10])}"
+        match = ids.get(name) or operations_by_name.get(" ".join((words[0].upper(), *words[1:])) if words else "")
+        if match is None:
+            hint = (
+                did_you_mean(name, [*ids, *operations_by_name])
+                or f"known: {', '.join([*ids, *operations_by_name][:10])}"
+            )
             raise UsageError(f'{file}: there is no operation "{name}"', hint=hint)
-        yield found
+        yield match
 
 
 def _operation(api: _Api, path: str, method: Method, item: Fields, fields: Fields) -> Operation:
@@ -123,14 +129,14 @@ def _operation(api: _Api, path: str, method: Method, item: Fields, fields: Field
     parameters = list(_parameters(api, path, item, fields))
     body, body_needed = _body(api, fields)
     takes = {name: schema for name, _, schema, _ in parameters}
-    needed = [name for name, _, _, required in parameters if required]
+    required_names = [name for name, _, _, is_required in parameters if is_required]
     if body is not None:
         if _BODY in takes:
             fields.problem("parameters", f'has one called "{_BODY}", which is the name of the request body here')
         takes[_BODY] = body
-        needed += [_BODY] if body_needed else []
-    allowed = {"type": "object", "properties": takes, "required": needed, "additionalProperties": False}
-    info, taken = api.fields.table("info"), _bundled(api, fields, "input", allowed)
+        required_names += [_BODY] if body_needed else []
+    object_schema = {"type": "object", "properties": takes, "required": required_names, "additionalProperties": False}
+    info, input_schema = api.fields.table("info"), _bundle(api, fields, "input", object_schema)
     about = fields.text("summary", empty=True) or fields.text("description", empty=True) or f"{method} {path}"
     return Operation(
         id=fields.text("operationId") or f"{method.lower()}{path}",
@@ -148,60 +154,60 @@ def _operation(api: _Api, path: str, method: Method, item: Fields, fields: Field
                 for place in ("path", "query", "header")
             },
         ),
-        input=taken,
-        output=_bundled(api, fields, "responses", _answer(api, fields)),
-        example=sample(taken),
+        input=input_schema,
+        output=_bundle(api, fields, "responses", _answer(api, fields)),
+        example=sample(input_schema),
         auth=_auth(api, fields),
         losses=tuple(api.losses),
     )
 
 
-def _bundled(api: _Api, fields: Fields, name: str, schema: Any) -> dict[str, Any]:
+def _bundle(api: _Api, fields: Fields, name: str, schema: Any) -> dict[str, Any]:
     """Return *schema* with all that it refers to; one that cannot be used is a problem."""
-    whole = bundle(api.references, replace(fields, path=fields.place(name)), schema)
+    bundle_schema = bundle(api.references, replace(fields, path=fields.place(name)), schema)
     try:
-        check_schema(whole)
+        check_schema(bundle_schema)
     except SchemaTrouble as error:
         fields.problem(name, f"has a schema that cannot be used: {error}")
         return {}
-    return whole
+    return bundle_schema
 
 
 def _parameters(api: _Api, path: str, item: Fields, fields: Fields) -> Iterator[tuple[str, str, Any, bool]]:
     """Yield name, place, schema and whether it is required, of each parameter; an operation's replace its path's."""
-    found: dict[tuple[str, str], tuple[str, str, Any, bool]] = {}
+    parameters: dict[tuple[str, str], tuple[str, str, Any, bool]] = {}
     for level in (item, fields):
         for place, value in level.items("parameters"):
-            one = api.followed(level.object(place, value))
-            name, where = one.text("name", required=True), one.choice("in", _PLACES, required=True)
+            parameter = api.followed(level.object(place, value))
+            name, where = parameter.text("name", required=True), parameter.choice("in", _PLACES, required=True)
             if name is None or where is None or (where == "header" and name.lower() in _SET_BY_US):
                 continue
             if where == "header" and not HEADER.fullmatch(name):
-                one.problem("name", f"cannot be the name of a header: {shown(name)}")
-            required = where == "path" or one.flag("required")
+                parameter.problem("name", f"cannot be the name of a header: {shown(name)}")
+            is_required = where == "path" or parameter.flag("required")
             if where == "cookie":
-                _lose(api, one, f'the cookie "{name}" is not sent', required)
+                _lose(api, parameter, f'the cookie "{name}" is not sent', is_required)
                 continue
-            if one.given("style") not in (None, "form", "simple") or (
-                where == "query" and one.given("explode") is False
+            if parameter.given("style") not in (None, "form", "simple") or (
+                where == "query" and parameter.given("explode") is False
             ):
                 api.losses.append(f'"{name}" is sent in the usual style: a list repeats the field')
-            found[name, where] = (name, where, _schema_of(one), required)
-    names = [name for name, _ in found]
+            parameters[name, where] = (name, where, _schema_of(parameter), is_required)
+    names = [name for name, _ in parameters]
     for name in sorted({name for name in names if names.count(name) > 1}):
         fields.problem("parameters", f'has "{name}" in two places, and an input has it once')
-    there = {name for name, where in found if where == "path"}
-    for name in sorted(set(_IN_BRACES.findall(path)) ^ there):
+    path_names = {name for name, where in parameters if where == "path"}
+    for name in sorted(set(_IN_BRACES.findall(path)) ^ path_names):
         fields.problem(
             "parameters",
-            f'has no "{name}" in the path' if name not in there else f'has "{name}", which is not in the path',
+            f'has no "{name}" in the path' if name not in path_names else f'has "{name}", which is not in the path',
         )
-    yield from found.values()
+    yield from parameters.values()
 
 
-def _lose(api: _Api, fields: Fields, what: str, required: bool) -> None:
-    """Note what cannot be carried over; the operation cannot be called without what is *required*."""
-    if required:
+def _lose(api: _Api, fields: Fields, what: str, is_required: bool) -> None:
+    """Note what cannot be carried over; the operation cannot be called without what is *is_required*."""
+    if is_required:
         fields.problem(
             "", f"{what}, and the operation needs it", "leave the operation out, with --operation for the others"
         )
@@ -248,7 +254,7 @@ def _answer(api: _Api, fields: Fields) -> Any:
     """Return the schema of the answer if all goes well; an empty one allows anything."""
     responses = fields.table("responses")
     codes = sorted(code for code in responses.values if _OKAY.fullmatch(str(code)))
-    for code in (*codes, *(other for other in ("2XX", "default") if other in responses.values)):
+    for code in (*codes, *(range_code for range_code in ("2XX", "default") if range_code in responses.values)):
         schema, kinds = _content(api.followed(responses.object(code, responses.values[code])))
         if schema is None and kinds:
             api.losses.append(f"it answers with {', '.join(kinds[:3])}, and only JSON can be read")
@@ -262,13 +268,13 @@ def _base(api: _Api, item: Fields, fields: Fields) -> str:
         return api.server.rstrip("/")
     for level in (fields, item, api.fields):
         for place, value in level.items("servers"):
-            one = level.object(place, value)
-            url = one.text("url", required=True) or ""
-            for name, about in one.table("variables").values.items():
+            server = level.object(place, value)
+            url = server.text("url", required=True) or ""
+            for name, about in server.table("variables").values.items():
                 default = about.get("default") if isinstance(about, Mapping) else None
                 url = url.replace(f"{{{name}}}", str(default))
             if problem := server_problem(url):
-                one.problem("url", problem, "name the server with --server")
+                server.problem("url", problem, "name the server with --server")
             return url.rstrip("/")
     api.fields.problem("servers", "is missing", "name the server with --server")
     return ""
@@ -295,11 +301,15 @@ def _auth(api: _Api, fields: Fields) -> Auth:
         requirement = level.object(place, value)
         schemes = api.fields.table("components").table("securitySchemes")
         for name in requirement.values:
-            one = api.followed(schemes.object(name, schemes.values.get(name)))
-            kind, scheme = one.given("type"), str(one.given("scheme") or "").lower()
+            scheme_fields = api.followed(schemes.object(name, schemes.values.get(name)))
+            kind, scheme = scheme_fields.given("type"), str(scheme_fields.given("scheme") or "").lower()
             if kind in {"oauth2", "openIdConnect"} or (kind == "http" and scheme == "bearer"):
                 return "bearer"
-            if kind == "apiKey" and one.given("in") == "header" and str(one.given("name")).lower() == "x-api-key":
+            if (
+                kind == "apiKey"
+                and scheme_fields.given("in") == "header"
+                and str(scheme_fields.given("name")).lower() == "x-api-key"
+            ):
                 return "api-key"
             api.losses.append(f'it needs "{name}", which whet cannot send: bearer and X-API-Key only')
         return "none"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NoReturn
 from urllib.parse import unquote
+
+from msgspec.structs import replace
 
 from whet.errors import SuiteError
 from whet.reading.fields import Fields
@@ -38,11 +39,11 @@ class References:
 
     def followed(self, fields: Fields) -> Fields:
         """Return what *fields* refers to, over as many references as it takes; raises `SuiteError` for a loop."""
-        seen: list[str] = []
+        trail: list[str] = []
         while isinstance(reference := fields.values.get("$ref"), str):
-            if reference in seen:
-                self._stop(fields, f"refers to itself: {' -> '.join((*seen, reference))}")
-            seen.append(reference)
+            if reference in trail:
+                self._stop(fields, f"refers to itself: {' -> '.join((*trail, reference))}")
+            trail.append(reference)
             target = self.target(reference, fields)
             fields = replace(fields, path=_place(reference)).object("", target)
         return fields
@@ -52,15 +53,15 @@ class References:
         if not reference.startswith("#/"):
             hint = "put everything into one document first: nothing is fetched"
             self._stop(fields, f"must refer to a place in this document (#/...), not to {shown(reference)}", hint)
-        found: Any = self._document.values
+        node: Any = self._document.values
         for step in _steps(reference):
-            if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
-                found = found[int(step)]
-            elif isinstance(found, Mapping) and step in found:
-                found = found[step]
+            if isinstance(node, list) and step.isdecimal() and int(step) < len(node):
+                node = node[int(step)]
+            elif isinstance(node, Mapping) and step in node:
+                node = node[step]
             else:
                 self._stop(fields, f"refers to {shown(reference)}, which is not there")
-        return found
+        return node
 
     def _stop(self, fields: Fields, message: str, hint: str | None = None) -> NoReturn:
         raise SuiteError([fields.findings.at(fields.place("$ref"), message, hint)])
@@ -76,16 +77,16 @@ def _place(reference: str) -> str:
 
 def bundle(references: References, fields: Fields, schema: Any) -> dict[str, Any]:
     """Return *schema* as JSON Schema, with all that it refers to in its `$defs`, each once."""
-    bundled = _Bundle(fields)
-    whole = bundled.portable(schema)
-    done: dict[str, Any] = {}
+    bundler = _Bundle(fields)
+    root_schema = bundler.portable(schema)
+    definitions: dict[str, Any] = {}
     # Bundling one schema may name more of them.
-    for reference, name in bundled.waiting:
-        done[name] = bundled.portable(references.target(reference, fields))
-    if not isinstance(whole, dict):
+    for reference, name in bundler.waiting:
+        definitions[name] = bundler.portable(references.target(reference, fields))
+    if not isinstance(root_schema, dict):
         # True and false are schemas too, but a skill has an object.
-        whole = {"allOf": [whole]}
-    return {**whole, "$defs": done} if done else whole
+        root_schema = {"allOf": [root_schema]}
+    return {**root_schema, "$defs": definitions} if definitions else root_schema
 
 
 class _Bundle:
@@ -100,19 +101,19 @@ class _Bundle:
         """Return *schema* with references into `$defs`, and without what only OpenAPI says."""
         if not isinstance(schema, Mapping):
             return schema
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for key, value in schema.items():
             if key == "$ref" and isinstance(value, str):
-                found[key] = f"{_DEFS}{self._name(value)}"
+                result[key] = f"{_DEFS}{self._name(value)}"
             elif key in _BY_NAME and isinstance(value, Mapping):
-                found[key] = {name: self.portable(each) for name, each in value.items()}
+                result[key] = {name: self.portable(subschema) for name, subschema in value.items()}
             elif key in _VALUES:
-                found[key] = value
+                result[key] = value
             elif isinstance(value, list):
-                found[key] = [self.portable(each) for each in value]
+                result[key] = [self.portable(subschema) for subschema in value]
             else:
-                found[key] = self.portable(value)
-        return _modern(found)
+                result[key] = self.portable(value)
+        return _modern(result)
 
     def _name(self, reference: str) -> str:
         """Return a short name for what *reference* refers to, different from all others."""
@@ -122,8 +123,8 @@ class _Bundle:
                 what = f"needs more than {_MOST_SCHEMAS:,} schemas"
                 raise SuiteError([self._fields.findings.at(self._fields.path, what)])
             last = re.sub(r"[^A-Za-z0-9_.-]+", "_", reference.rpartition("/")[2])[:60] or "schema"
-            name, taken = last, set(self._names.values())
-            while name in taken:
+            name, used_names = last, set(self._names.values())
+            while name in used_names:
                 name, number = f"{last}_{number}", number + 1
             self._names[reference] = name
             self.waiting.append((reference, name))
@@ -133,15 +134,15 @@ class _Bundle:
 def _modern(schema: dict[str, Any]) -> dict[str, Any]:
     """Return *schema* in the words of JSON Schema: OpenAPI 3.0 has some of its own."""
     nullable = schema.get("nullable") is True
-    found = {key: value for key, value in schema.items() if key not in _OWN}
-    for bound, own in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if isinstance(found.get(own), bool):
-            exclusive = found.pop(own)
-            if exclusive and bound in found:
-                found[own] = found.pop(bound)
+    modern_schema = {key: value for key, value in schema.items() if key not in _OWN}
+    for limit, exclusive_limit in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(modern_schema.get(exclusive_limit), bool):
+            exclusive = modern_schema.pop(exclusive_limit)
+            if exclusive and limit in modern_schema:
+                modern_schema[exclusive_limit] = modern_schema.pop(limit)
     if nullable:
-        return {"anyOf": [found, {"type": "null"}]}
-    return found
+        return {"anyOf": [modern_schema, {"type": "null"}]}
+    return modern_schema
 
 
 def sample(schema: Mapping[str, Any]) -> Any:
@@ -152,8 +153,8 @@ def sample(schema: Mapping[str, Any]) -> Any:
 class _Sampler:
     """Makes an example, within a budget: a few schemas that refer to each other can ask for more than there is."""
 
-    def __init__(self, whole: Mapping[str, Any]) -> None:
-        self._known = whole.get("$defs", {})
+    def __init__(self, root_schema: Mapping[str, Any]) -> None:
+        self._known = root_schema.get("$defs", {})
         self._left = _MOST_PARTS
 
     def value(self, schema: Any, within: tuple[str, ...] = ()) -> Any:
@@ -167,17 +168,26 @@ class _Sampler:
         for key in ("example", "default", "const"):
             if key in schema:
                 return schema[key]
-        if listed := schema.get("examples") or schema.get("enum"):
-            return listed[0]
+        if examples := schema.get("examples") or schema.get("enum"):
+            return examples[0]
         if parts := schema.get("allOf"):
-            made = [self.value(part, within) for part in parts]
-            return {key: value for each in made if isinstance(each, Mapping) for key, value in each.items()}
+            samples = [self.value(part, within) for part in parts]
+            return {
+                key: value
+                for sample_part in samples
+                if isinstance(sample_part, Mapping)
+                for key, value in sample_part.items()
+            }
         choices = schema.get("oneOf") or schema.get("anyOf")
         return self.value(choices[0], within) if choices else self._plain(schema, within)
 
     def _plain(self, schema: Mapping[str, Any], within: tuple[str, ...]) -> Any:
         kinds = schema.get("type")
-        kind = next((one for one in kinds if one != "null"), "null") if isinstance(kinds, list) else kinds
+        kind = (
+            next((type_name for type_name in kinds if type_name != "null"), "null")
+            if isinstance(kinds, list)
+            else kinds
+        )
         properties = schema.get("properties", {})
         if kind == "object" or (kind is None and properties):
             return {name: self.value(properties.get(name), within) for name in schema.get("required", ())}
@@ -185,6 +195,6 @@ class _Sampler:
             return [self.value(schema.get("items"), within)]
         if kind in {"integer", "number"} and "minimum" in schema:
             return schema["minimum"]
-        if kind == "string" and (written := _BY_FORMAT.get(str(schema.get("format")))):
-            return written
+        if kind == "string" and (example := _BY_FORMAT.get(str(schema.get("format")))):
+            return example
         return _BY_TYPE.get(str(kind), "text")

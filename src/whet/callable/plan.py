@@ -5,32 +5,33 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, convert, field, structs
+from msgspec.structs import replace
 
-from whet.agents.callable import input_problems, missing_secrets
-from whet.agents.callable_http import unfit_input
-from whet.agents.callable_reading import MANIFEST, SKIPPED
-from whet.dataclass import dataclass
+from whet.callable._arms import callable_arms
+from whet.callable.clients.connect import mcp_clients
+from whet.callable.clients.contract import input_problems, missing_secrets
+from whet.callable.clients.request import unfit_input
+from whet.callable.manifest import MANIFEST, SKIPPED
+from whet.decide.scores import Weights
 from whet.errors import Problem, StoreError, SuiteError, UsageError
-from whet.grade.scores import Weights
 from whet.model.arm import DEFAULT, Arm
-from whet.model.benchmark import Benchmark, CallableSkill
+from whet.model.callable import Benchmark, CallableSkill
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Execution, Plan, Runner, same_arms
-from whet.plan.eval_arms import callable_arms
 from whet.plan.images import check_images
+from whet.plan.load import PlannedRun, earlier_run
 from whet.plan.plan import make_plan
-from whet.plan.resume import Resumed
-from whet.plan.settings import load_settings
-from whet.plan.settle import Planned, earlier_run
+from whet.plan.resume import EarlierRun
+from whet.plan.settings.load import load_settings
 from whet.reading.text import aligned, count
-from whet.record.recorded_run import newest_run
-from whet.record.run_file import EvalAsked
-from whet.suites.benchmarks import LoadedBenchmark, as_suite, find_benchmark, one_task, read_benchmark, read_tasks
+from whet.record.read.run import newest_run
+from whet.record.run_file import EvalFacts, RunOrigin
+from whet.suites.benchmark import LoadedBenchmark, as_suite, find_benchmark, one_task, read_benchmark, read_tasks
 
 COMMAND = "eval"
 _AGENT = "skill"
@@ -41,17 +42,16 @@ _WORDS = {"case": "task", "runner": "skill"}
 _JUDGED_BY = frozenset({"provider", "url", "model", "votes", "temperature"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalRequest:
+class EvalRequest(Struct, frozen=True, kw_only=True):
     """What `whet eval` was asked to do: a run, which skills on which tasks, and what to make of the results."""
 
     run: RunRequest
-    asked: EvalAsked
+    asked: EvalFacts
     benchmarks_dir: Path | None = None
     check_health: bool = True
     # What is made of the results; may be different when a run is resumed.
     formats: tuple[str, ...] = ("json", "markdown")
-    reports_dir: Path = Path("reports")
+    reports_dir: Path = Path()
     min_completion: float | None = None
     # Overrides that of the benchmark.
     k: int | None = None
@@ -59,89 +59,96 @@ class EvalRequest:
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedEvaluation:
+class PlannedEvaluation(Struct, frozen=True, kw_only=True):
     """An evaluation that is planned and not started; `benchmark` has the selected tasks only."""
 
     request: EvalRequest
-    planned: Planned
+    planned: PlannedRun
     benchmark: Benchmark
     # By arm and id.
     skills: Mapping[tuple[str, str], CallableSkill]
     weights: Weights
 
 
-def settle_evaluation(request: EvalRequest) -> PlannedEvaluation:
+def load_and_plan_evaluation(request: EvalRequest) -> PlannedEvaluation:
     """Load and plan; raises for everything that can be wrong, before anything is called."""
-    request, earlier = _resumed(request)
+    request, earlier = _find_earlier(request)
     run = request.run
     settings = load_settings(Path.cwd(), flags=run.flags, environ=os.environ, config_file=run.config_file)
-    weights = Weights(**{**settings.composite, **request.weights})
-    loaded = _benchmark(request)
+    weights = convert({**settings.composite, **request.weights}, Weights)
+    loaded_benchmark = _benchmark(request)
     if run.last_failed:
-        last = newest_run(settings.output_dir, loaded.benchmark.source)
+        last = newest_run(settings.output_dir, loaded_benchmark.benchmark.source)
         run = replace(
             run,
             arms=run.arms or last.asked.arms,
-            selection=replace(run.selection, only=last.failed()),
+            selection=replace(run.selection, only=last.failed_executions()),
             selected_from=last.selected_again(),
         )
     commits = earlier.run.asked.commits if earlier else {}
-    arms, found = callable_arms(request.asked.skills, run.arms, settings, commits)
-    skills = {key: each.skill for key, each in found.items()}
-    plan = _plan(loaded.benchmark, skills, arms, settings, run, earlier)
-    benchmark = _selected_tasks(loaded.benchmark, plan)
+    arms, loaded_skills = callable_arms(request.asked.skills, run.arms, settings, commits)
+    skills = {key: loaded_skill.skill for key, loaded_skill in loaded_skills.items()}
+    plan = _plan(loaded_benchmark.benchmark, skills, arms, settings, run, earlier)
+    benchmark = _selected_tasks(loaded_benchmark.benchmark, plan)
     if request.k is not None:
         benchmark = replace(benchmark, k=request.k)
     _refuse(request, benchmark, list({skill.root: skill for skill in skills.values()}.values()), settings)
-    notes = dict.fromkeys(map(str, (*loaded.notes, *(note for each in found.values() for note in each.notes))))
-    planned = Planned(
+    notes = dict.fromkeys(
+        map(
+            str,
+            (
+                *loaded_benchmark.notes,
+                *(note for loaded_skill in loaded_skills.values() for note in loaded_skill.notes),
+            ),
+        )
+    )
+    planned_run = PlannedRun(
         request=replace(run, suite=benchmark.source),
         suite=plan.suite,
         settings=replace(settings, snapshots=None),
         plan=plan,
         earlier=earlier,
-        facts={"command": COMMAND, "eval": _facts(request.asked, str(benchmark.source))},
+        origin=RunOrigin(command=COMMAND, eval=_facts(request.asked, str(benchmark.source))),
         notices=(*notes, *same_arms(plan)),
     )
-    return PlannedEvaluation(request=request, planned=planned, benchmark=benchmark, skills=skills, weights=weights)
+    return PlannedEvaluation(request=request, planned=planned_run, benchmark=benchmark, skills=skills, weights=weights)
 
 
-def _resumed(request: EvalRequest) -> tuple[EvalRequest, Resumed | None]:
+def _find_earlier(request: EvalRequest) -> tuple[EvalRequest, EarlierRun | None]:
     """Return the request of an earlier run, and its record, if this one resumes it."""
     run = request.run
     if run.resume is None:
         if not request.asked.skills and not run.arms:
-            raise UsageError("which skills?", hint="name their folders with --skills")
+            raise UsageError("which skills?", hint="name their folders")
         return request, None
-    if request.asked != EvalAsked() or run.selection != Selection() or run.last_failed:
+    if request.asked != EvalFacts() or run.selection != Selection() or run.last_failed:
         raise UsageError(
             "a resumed run keeps its first options; it cannot change skills, tasks or evaluators",
             hint="start a new run",
         )
     earlier = earlier_run(run)
     assert earlier is not None
-    asked = earlier.run.asked.eval
-    if asked is None:
+    eval_facts = earlier.run.asked.eval
+    if eval_facts is None:
         raise StoreError(f"{earlier.run_dir.name}: run.json is not the record of an evaluation: it names no skills")
-    return replace(request, run=earlier.request, asked=asked), earlier
+    return replace(request, run=earlier.request, asked=eval_facts), earlier
 
 
-def _facts(asked: EvalAsked, source: str) -> EvalAsked:
+def _facts(eval_facts: EvalFacts, source: str) -> EvalFacts:
     """Return what goes into run.json, with absolute paths: you may resume from another folder."""
-    skills = tuple(str(Path(place).resolve()) for place in asked.skills)
-    benchmark, tasks = (None, source) if asked.tasks else (source, None)
-    return structs.replace(asked, skills=skills, benchmark=benchmark, tasks=tasks)
+    skills = tuple(str(Path(place).resolve()) for place in eval_facts.skills)
+    benchmark, tasks = (None, source) if eval_facts.tasks else (source, None)
+    return structs.replace(eval_facts, skills=skills, benchmark=benchmark, tasks=tasks)
 
 
 def _benchmark(request: EvalRequest) -> LoadedBenchmark:
-    asked = request.asked
-    if asked.task is not None:
-        return one_task(asked.task, Path(asked.tasks or ""))
-    if asked.tasks is not None:
-        return read_tasks(Path(asked.tasks), default=asked.evaluator)
+    eval_facts = request.asked
+    if eval_facts.task is not None:
+        return one_task(eval_facts.task, Path(eval_facts.tasks or ""))
+    if eval_facts.tasks is not None:
+        return read_tasks(Path(eval_facts.tasks), default=eval_facts.evaluator)
     folders = [request.benchmarks_dir or Path("benchmarks")]
-    return read_benchmark(find_benchmark(asked.benchmark or "coding-easy", folders), default=asked.evaluator)
+    return read_benchmark(find_benchmark(eval_facts.benchmark or "coding-easy", folders), default=eval_facts.evaluator)
 
 
 def _plan(
@@ -150,21 +157,25 @@ def _plan(
     arms: tuple[Arm, ...],
     settings: Settings,
     run: RunRequest,
-    earlier: Resumed | None,
+    earlier: EarlierRun | None,
 ) -> Plan:
     """Plan the selected tasks on every skill; settings of agents and workspaces do not apply to skills."""
     judge = dict(settings.judge) if benchmark.needs_judge else {}
     runners = {key: _runner(skill, settings, judge) for key, skill in skills.items()}
     each_once = tuple({runner.id: runner for runner in runners.values()}.values())
-    own = replace(settings, runners=each_once, workspace=None, cwd=None, tags=(), snapshots=None)
+    plan_settings = replace(settings, runners=each_once, workspace=None, cwd=None, tags=(), snapshots=None)
     if settings.is_default("run.max_parallel"):
-        own = replace(own, max_parallel=_DEFAULT_CONCURRENCY)
+        plan_settings = replace(plan_settings, max_parallel=_DEFAULT_CONCURRENCY)
     seed = earlier.run.asked.seed if earlier else None
-    plan = make_plan(as_suite(benchmark, settings.judging), own, run.selection, arms=arms, seed=seed, words=_WORDS)
+    plan = make_plan(
+        as_suite(benchmark, settings.judging), plan_settings, run.selection, arms=arms, seed=seed, words=_WORDS
+    )
     # An arm has its own version of a skill, and may have other skills than the next one.
-    kept = ((each, (each.arm, each.runner.id)) for each in plan.executions)
+    keyed_executions = ((execution, (execution.arm, execution.runner.id)) for execution in plan.executions)
     executions = tuple(
-        _limited(replace(each, runner=runners[key]), skills[key], settings) for each, key in kept if key in skills
+        _apply_limit(replace(execution, runner=runners[key]), skills[key], settings)
+        for execution, key in keyed_executions
+        if key in skills
     )
     plan = replace(plan, executions=executions)
     check_images(plan, settings)
@@ -173,12 +184,12 @@ def _plan(
 
 def _runner(skill: CallableSkill, settings: Settings, judge: Mapping[str, Any]) -> Runner:
     """Return *skill* as a runner; its options hold what results depend on, so that a resume sees a change."""
-    given = skill.retries is None or settings.is_for_this_run("run.retries")
+    retries_from_settings = skill.retries is None or settings.is_for_this_run("run.retries")
     options = {
         "version": skill.version,
         "manifest": skill.digest,
         "files": _files_digest(skill.root),
-        "retries": settings.retries if given else skill.retries,
+        "retries": settings.retries if retries_from_settings else skill.retries,
         **{f"judge.{name}": value for name, value in sorted(judge.items()) if name in _JUDGED_BY},
     }
     return Runner(id=skill.id, agent=_AGENT, options=options)
@@ -194,24 +205,24 @@ def _files(root: Path) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
         for name in sorted(files):
             try:
-                found = os.lstat(Path(folder) / name)
+                status = os.lstat(Path(folder) / name)
             except OSError:
                 continue
-            yield f"{os.path.relpath(folder, root)}/{name} {found.st_size} {found.st_mtime_ns}"
+            yield f"{os.path.relpath(folder, root)}/{name} {status.st_size} {status.st_mtime_ns}"
 
 
-def _limited(execution: Execution, skill: CallableSkill, settings: Settings) -> Execution:
+def _apply_limit(execution: Execution, skill: CallableSkill, settings: Settings) -> Execution:
     """Apply the skill's own time limit, unless its task or this run has one."""
-    own = skill.timeout_ms
-    if own is None or execution.case.limits.timeout_s or settings.is_for_this_run("defaults.timeout_ms"):
+    timeout_ms = skill.timeout_ms
+    if timeout_ms is None or execution.case.limits.timeout_s or settings.is_for_this_run("defaults.timeout_ms"):
         return execution
-    return replace(execution, limits=replace(execution.limits, timeout_s=own / 1000))
+    return replace(execution, limits=replace(execution.limits, timeout_s=timeout_ms / 1000))
 
 
 def _selected_tasks(benchmark: Benchmark, plan: Plan) -> Benchmark:
     """Return the benchmark without the tasks that are not in the plan."""
-    selected = {execution.case.id for execution in plan.executions}
-    return replace(benchmark, tasks=tuple(task for task in benchmark.tasks if task.id in selected))
+    task_ids = {execution.case.id for execution in plan.executions}
+    return replace(benchmark, tasks=tuple(task for task in benchmark.tasks if task.id in task_ids))
 
 
 def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[CallableSkill], settings: Settings) -> None:
@@ -221,20 +232,17 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
         for skill in skills
         for name in missing_secrets(skill, os.environ)
     ]
-    problems += (
-        Problem(file=str(benchmark.source), case=task.id, field="inputData", message=f"{skill.id}: {problem}")
-        for skill in skills
-        for task in benchmark.tasks
-        if skill.request is not None and task.evaluator.subject == "output"
-        for problem in unfit_input(skill, task.input)
-    )
-    if request.asked.check_schemas:
+    called_tasks = [task for task in benchmark.tasks if task.evaluator.subject == "output"]
+    for skill, task in product(skills, called_tasks):
+        texts = unfit_input(skill, task.input) if skill.request is not None else ()
         problems += (
-            Problem(file=str(skill.root / MANIFEST), case=task.id, field="inputSchema", message=problem)
-            for skill in skills
-            for task in benchmark.tasks
-            if task.evaluator.subject == "output"
-            for problem in input_problems(skill, task.input)
+            Problem(file=str(benchmark.source), case=task.id, field="inputData", message=f"{skill.id}: {text}")
+            for text in texts
+        )
+    for skill, task in product(skills, called_tasks) if request.asked.check_schemas else ():
+        problems += (
+            Problem(file=str(skill.root / MANIFEST), case=task.id, field="inputSchema", message=text)
+            for text in input_problems(skill, task.input)
         )
     if problems:
         raise SuiteError(problems)
@@ -242,20 +250,18 @@ def _refuse(request: EvalRequest, benchmark: Benchmark, skills: Sequence[Callabl
     if (benchmark.scoring == "pass_at_k" or request.k) and benchmark.k > settings.trials:
         runs = "once" if settings.trials == 1 else f"{settings.trials} times"
         raise UsageError(
-            f"pass@{benchmark.k} needs as many runs, and every task is run {runs}", hint=f"add --runs {benchmark.k}"
+            f"pass@{benchmark.k} needs as many runs, and every task is run {runs}", hint=f"add --trials {benchmark.k}"
         )
     if any(skill.adapter == "mcp" for skill in skills):
-        from whet.agents.callable_mcp import require_mcp  # noqa: PLC0415 - its library may not be installed
-
-        require_mcp()
+        mcp_clients()
 
 
 def _refuse_unwritable(folder: Path) -> None:
     """Raise if reports cannot be written: at the end of a run, calls may have cost a lot."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    reason = "not permitted" if there.is_dir() else f"{there} is not a folder"
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"reports cannot be written to {folder}: {reason}", hint="name another --output-dir")
+    ancestor = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    reason = "not permitted" if ancestor.is_dir() else f"{ancestor} is not a folder"
+    if not ancestor.is_dir() or not os.access(ancestor, os.W_OK | os.X_OK):
+        raise UsageError(f"reports cannot be written to {folder}: {reason}", hint="name another --reports-dir")
 
 
 def describe_calls(evaluation: PlannedEvaluation) -> list[str]:
@@ -263,17 +269,17 @@ def describe_calls(evaluation: PlannedEvaluation) -> list[str]:
     plan, benchmark = evaluation.planned.plan, evaluation.benchmark
     kinds = {task.id: task.evaluator.kind for task in benchmark.tasks}
     runs = max(execution.trials for execution in plan.executions)
-    skills = len({each.runner.id for each in plan.executions})
+    skills = len({planned_call.runner.id for planned_call in plan.executions})
     totals = f"{count(len(kinds), 'task')} on {count(skills, 'skill')}, {count(runs, 'run')} of each"
     rows = [
         (
-            each.case.id,
-            each.runner.id if each.arm == DEFAULT else f"{each.runner.id}/{each.arm}",
-            evaluation.skills[each.arm, each.runner.id].adapter,
-            kinds[each.case.id],
-            f"{each.limits.timeout_s:g} s",
+            planned_call.case.id,
+            planned_call.runner.id if planned_call.arm == DEFAULT else f"{planned_call.runner.id}/{planned_call.arm}",
+            evaluation.skills[planned_call.arm, planned_call.runner.id].adapter,
+            kinds[planned_call.case.id],
+            f"{planned_call.limits.timeout_s:g} s",
         )
-        for each in plan.executions
+        for planned_call in plan.executions
     ]
     return [
         f"{benchmark.id} {benchmark.version}: {totals}: {count(plan.trial_count, 'call')}",

@@ -6,15 +6,16 @@ Reading computes all figures again from the single calls.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
+from msgspec import convert
+
+from whet.callable._summary import summarize
+from whet.decide.scores import Weights
 from whet.errors import SuiteError, UsageError
-from whet.grade.scores import Weights
-from whet.grade.summary import report_on
-from whet.model import wire
-from whet.model.benchmark import (
+from whet.model import codec
+from whet.model.callable import (
     DEFAULT_MAX_LATENCY_MS,
     SCORING_METHODS,
     CompletionReport,
@@ -24,8 +25,8 @@ from whet.model.benchmark import (
     Summary,
 )
 from whet.model.session import GUESSED, Usage
-from whet.reading.document_files import read_checked
 from whet.reading.fields import Fields, Findings
+from whet.reading.yaml import read_checked
 
 _STATUSES: tuple[SampleStatus, ...] = ("pass", "fail", "error", "timeout")
 # What other tools call our evaluator `exact`.
@@ -41,9 +42,9 @@ def read_reports(path: Path) -> list[CompletionReport]:
             f"{path} is the result of a run, and not the reports of an evaluation",
             hint="compare two runs with: whet compare RUN RUN",
         )
-    written = document if isinstance(document, list) else [document]
+    entries = document if isinstance(document, list) else [document]
     root = Fields({}, Findings(str(path)))
-    reports = [_read_report(root.object(f"[{index}]", item)) for index, item in enumerate(written)]
+    reports = [_read_report(root.object(f"[{index}]", item)) for index, item in enumerate(entries)]
     if root.findings.problems:
         raise SuiteError(root.findings.problems)
     return reports
@@ -52,12 +53,20 @@ def read_reports(path: Path) -> list[CompletionReport]:
 def _read_report(fields: Fields) -> CompletionReport:
     how = fields.table("evaluatorMetadata")
     fields.has("taskResults", required=True)
-    return report_on(
-        [_read_call(fields.object(place, item)) for place, item in fields.items("taskResults")],
-        scoring=how.choice("scoringMethod", SCORING_METHODS) or "mean",
-        ks=tuple(k for k in how.values.get("k") or () if isinstance(k, int) and k > 0) or (1,),
-        max_latency_ms=float(how.number("maxLatencyMs", above=0, default=DEFAULT_MAX_LATENCY_MS)),
-        weights=_weights(how.table("compositeWeights")),
+    calls = tuple(_read_call(fields.object(place, item)) for place, item in fields.items("taskResults"))
+    scoring = how.choice("scoringMethod", SCORING_METHODS) or "mean"
+    ks = tuple(k for k in how.values.get("k") or () if isinstance(k, int) and k > 0) or (1,)
+    max_latency_ms = float(how.number("maxLatencyMs", above=0, default=DEFAULT_MAX_LATENCY_MS))
+    weights = _weights(how.table("compositeWeights"))
+    return CompletionReport(
+        summary=summarize(
+            calls, scoring=scoring, ks=ks, max_latency_ms=max_latency_ms, weights=convert(weights, Weights)
+        ),
+        calls=calls,
+        scoring=scoring,
+        ks=ks,
+        max_latency_ms=max_latency_ms,
+        weights=weights,
         skill=fields.text("skillId", required=True) or "",
         skill_version=fields.text("skillVersion", empty=True) or "",
         arm=fields.text("arm"),
@@ -69,8 +78,7 @@ def _read_report(fields: Fields) -> CompletionReport:
 
 
 def _weights(fields: Fields) -> dict[str, float]:
-    names = [each.name for each in dataclass_fields(Weights)]
-    read = {name: fields.number(name, least=0) for name in names}
+    read = {name: fields.number(name, least=0) for name in Weights.__struct_fields__}
     return {name: float(value) for name, value in read.items() if value is not None}
 
 
@@ -100,12 +108,12 @@ def _read_call(fields: Fields) -> Sample:
 def _usage(fields: Fields) -> Usage | None:
     if not fields.values:
         return None
-    taken = fields.number("promptTokens", least=0)
-    given = fields.number("completionTokens", least=0)
+    input_tokens = fields.number("promptTokens", least=0)
+    output_tokens = fields.number("completionTokens", least=0)
     cost = fields.number("estimatedUSD", least=0)
     return Usage(
-        input_tokens=None if taken is None else int(taken),
-        output_tokens=None if given is None else int(given),
+        input_tokens=None if input_tokens is None else int(input_tokens),
+        output_tokens=None if output_tokens is None else int(output_tokens),
         cost_usd=cost,
         cost_source="prices" if cost else None,
         sources=GUESSED if fields.flag("tokensGuessed", False) else {},
@@ -114,12 +122,12 @@ def _usage(fields: Fields) -> Usage | None:
 
 def reports_json(reports: Sequence[CompletionReport]) -> bytes:
     """Return *reports* as a JSON document."""
-    return wire.encode_pretty([_report(report) for report in reports])
+    return codec.encode_pretty([_report(report) for report in reports])
 
 
 def _report(report: CompletionReport) -> dict[str, Any]:
     latency = report.summary.latency
-    return _known(
+    return _drop_unknown(
         {
             "skillId": report.skill,
             "skillVersion": report.skill_version,
@@ -150,38 +158,38 @@ def _report(report: CompletionReport) -> dict[str, Any]:
 
 def _summary(summary: Summary) -> dict[str, Any]:
     interval = summary.score_interval
-    return _known(
+    return _drop_unknown(
         {
-            "completionRate": _rounded(summary.completion.value if summary.completion else 0.0),
-            "partialScore": _rounded(summary.score or 0.0),
-            "errorRate": _rounded(summary.error_rate.value if summary.error_rate else 0.0),
-            # It is unknown for a single run; other tools write 1.
-            "consistencyScore": _rounded(1.0 if summary.consistency is None else summary.consistency),
-            "compositeScore": _rounded(summary.composite or 0.0),
-            "confidenceInterval": _interval(interval) | {"mean": _rounded(interval.value)} if interval else None,
+            "completionRate": _round(summary.completion.value if summary.completion else 0.0),
+            "partialScore": _round(summary.score or 0.0),
+            "errorRate": _round(summary.error_rate.value if summary.error_rate else 0.0),
+            # Consistency is unknown for a single run; other tools write 1.
+            "consistencyScore": _round(1.0 if summary.consistency is None else summary.consistency),
+            "compositeScore": _round(summary.composite or 0.0),
+            "confidenceInterval": _interval(interval) | {"mean": _round(interval.value)} if interval else None,
             "completionInterval": _interval(summary.completion) if summary.completion else None,
             "errorInterval": _interval(summary.error_rate) if summary.error_rate else None,
             "erroredCount": summary.errored,
-            "passAtK": {str(found.k): _rounded(found.at) for found in summary.passes},
-            "passHatK": {str(found.k): _rounded(found.all) for found in summary.passes},
+            "passAtK": {str(passes.k): _round(passes.at) for passes in summary.passes},
+            "passHatK": {str(passes.k): _round(passes.all) for passes in summary.passes},
         }
     )
 
 
-def _interval(found: Interval) -> dict[str, float]:
-    return {"lower": _rounded(found.low), "upper": _rounded(found.high), "level": 0.95}
+def _interval(interval: Interval) -> dict[str, float]:
+    return {"lower": _round(interval.low), "upper": _round(interval.high), "level": 0.95}
 
 
 def _call(call: Sample, skill: str) -> dict[str, Any]:
-    errored = call.status == "errored"
-    return _known(
+    is_error = call.status == "errored"
+    return _drop_unknown(
         {
             "taskId": call.task,
             "skillId": skill,
             # Other tools have no status for a call that says nothing about the skill; `errored` marks it.
-            "status": "error" if errored else call.status,
-            "errored": True if errored else None,
-            "score": _rounded(call.score),
+            "status": "error" if is_error else call.status,
+            "errored": True if is_error else None,
+            "score": _round(call.score),
             "latencyMs": 0 if call.latency_ms is None else round(call.latency_ms, 3),
             "output": call.output,
             "error": call.error,
@@ -198,7 +206,7 @@ def _call(call: Sample, skill: str) -> dict[str, Any]:
 def _tokens(usage: Usage) -> dict[str, Any] | None:
     if usage.total_tokens is None:
         return None
-    return _known(
+    return _drop_unknown(
         {
             "promptTokens": usage.input_tokens or 0,
             "completionTokens": usage.output_tokens or 0,
@@ -210,9 +218,9 @@ def _tokens(usage: Usage) -> dict[str, Any] | None:
     )
 
 
-def _known(values: dict[str, Any]) -> dict[str, Any]:
+def _drop_unknown(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return round(value, _PLACES)

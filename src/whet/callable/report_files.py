@@ -6,17 +6,20 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
+from msgspec import Struct
+
+from whet.callable.report import reports_json
+from whet.decide.resampling import paired_difference
+from whet.decide.scores import by_task, mean
 from whet.errors import RecordLost, UsageError
-from whet.grade.scores import by_task, mean
-from whet.grade.statistics import paired_difference
-from whet.model import wire
-from whet.model.benchmark import CompletionReport, Interval, SkillChange, TaskChange
-from whet.report.completion import reports_json
-from whet.report.digest import ranked
-from whet.report.html import write_pages
-from whet.report.json import replacing
+from whet.model import codec
+from whet.model.callable import CompletionReport, Interval, SkillChange, TaskChange, TaskDifference
+from whet.report.digest import LIKE_THESE, ranked
+from whet.report.files.json import replacing
 from whet.report.markup import Kind, Table, cell, markdown_table
+from whet.view.html import write_pages
 
 _TITLE = "Skill evaluation"
 _SKILL_COLUMNS: Sequence[tuple[str, Kind]] = (
@@ -67,7 +70,7 @@ def write_reports(
     except OSError as error:
         raise RecordLost(
             f"cannot write the reports to {folder}: {error.strerror}",
-            hint=f"whet eval --resume {run_id} --output-dir DIR writes them elsewhere, and calls nothing again",
+            hint=f"whet eval --resume {run_dir} --reports-dir DIR writes them elsewhere, and calls nothing again",
         ) from error
 
 
@@ -75,8 +78,8 @@ def reports_markdown(reports: Sequence[CompletionReport]) -> str:
     """Return a table of skills, the best composite first, and a table of calls for each."""
     if not reports:
         return f"# {_TITLE}\n\nNo results.\n"
-    decided = [line for words in _decisions(reports) for line in (f"**{cell(words)}**", "")]
-    lines = [f"# {_TITLE}", "", *decided, *markdown_table(_skills(reports))]
+    decision_lines = [line for words in _decisions(reports) for line in (f"**{cell(words)}**", "")]
+    lines = [f"# {_TITLE}", "", *decision_lines, *markdown_table(_skills(reports)), "", f"{LIKE_THESE.capitalize()}."]
     for report in ranked(reports):
         lines += ["", f"## {cell(_heading(report))}", "", *markdown_table(_calls(report))]
     return "\n".join(lines) + "\n"
@@ -90,9 +93,9 @@ def reports_csv(reports: Sequence[CompletionReport]) -> str:
     for report in reports:
         latency = report.summary.latency
         latencies = (round(latency.p50_ms), round(latency.p95_ms)) if latency else ("", "")
-        known = {name: "" if value is None else f"{value:.4f}" for name, value in _figures(report).items()}
-        rates = (known["completion"], known["score"], known["errors"])
-        table.writerow((report.label, report.benchmark, *rates, *latencies, known["composite"]))
+        figures = {name: "" if value is None else f"{value:.4f}" for name, value in _figures(report).items()}
+        rates = (figures["completion"], figures["score"], figures["errors"])
+        table.writerow((report.label, report.benchmark, *rates, *latencies, figures["composite"]))
     return out.getvalue()
 
 
@@ -133,8 +136,8 @@ def _calls(report: CompletionReport) -> Table:
     return Table(_CALL_COLUMNS, rows)
 
 
-def _share(found: Interval | None) -> str:
-    return "-" if found is None else f"{found.value:.1%} ({found.low:.0%} to {found.high:.0%})"
+def _share(interval: Interval | None) -> str:
+    return "-" if interval is None else f"{interval.value:.1%} ({interval.low:.0%} to {interval.high:.0%})"
 
 
 def _time(value_ms: float | None) -> str:
@@ -159,15 +162,15 @@ def compare(
 
 
 def _by_key(reports: Iterable[CompletionReport]) -> dict[_Key, CompletionReport]:
-    found: dict[_Key, CompletionReport] = {}
+    reports_by_key: dict[_Key, CompletionReport] = {}
     for report in reports:
         key = (report.label, report.benchmark)
-        if key in found:
+        if key in reports_by_key:
             raise UsageError(
                 f"skill {key[0]} has two reports on benchmark {key[1]}", hint="keep one of them in each file"
             )
-        found[key] = report
-    return found
+        reports_by_key[key] = report
+    return reports_by_key
 
 
 def _change_of(
@@ -192,8 +195,8 @@ def _change_of(
 def _scores(report: CompletionReport | None) -> dict[str, list[float]]:
     if report is None:
         return {}
-    found = by_task(report.calls)
-    return {task: [sample.score for sample in samples] for task, samples in found.items()}
+    samples_by_task = by_task(report.calls)
+    return {task: [sample.score for sample in samples] for task, samples in samples_by_task.items()}
 
 
 def _weights(report: CompletionReport | None) -> dict[str, float] | None:
@@ -203,21 +206,37 @@ def _weights(report: CompletionReport | None) -> dict[str, float] | None:
     return {call.task: call.weight for call in report.calls}
 
 
+class SkillChangeFacts(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One skill on one benchmark before and after; figures by name, null where there is none."""
+
+    skill_id: str
+    benchmark_id: str
+    regressed: bool
+    before: dict[str, float | None] | None
+    after: dict[str, float | None] | None
+    difference: TaskDifference | None
+    tasks: tuple[TaskChange, ...]
+
+
+# What `whet report diff --json` prints: one object for each skill on each benchmark.
+SkillChangesDocument: TypeAlias = tuple[SkillChangeFacts, ...]
+
+
 def changes_json(changes: Sequence[SkillChange]) -> bytes:
     """Return the changes as JSON, one object for each skill on each benchmark."""
-    written = [
-        {
-            "skillId": change.skill,
-            "benchmarkId": change.benchmark,
-            "regressed": change.regressed,
-            "before": change.before and _figures(change.before),
-            "after": change.after and _figures(change.after),
-            "difference": change.difference,
-            "tasks": change.tasks,
-        }
+    document: SkillChangesDocument = tuple(
+        SkillChangeFacts(
+            skill_id=change.skill,
+            benchmark_id=change.benchmark,
+            regressed=change.regressed,
+            before=_figures(change.before) if change.before else None,
+            after=_figures(change.after) if change.after else None,
+            difference=change.difference,
+            tasks=change.tasks,
+        )
         for change in changes
-    ]
-    return wire.encode_pretty(written) + b"\n"
+    )
+    return codec.encode_pretty(document) + b"\n"
 
 
 def changes_markdown(changes: Sequence[SkillChange], labels: tuple[str, str]) -> str:
@@ -236,7 +255,7 @@ def _section(change: SkillChange, labels: tuple[str, str]) -> Iterator[str]:
         return
     difference = change.difference
     if difference is not None:
-        interval = f", 95 % interval {difference.low:+.3f} to {difference.high:+.3f}"
+        interval = f", 95 % interval on these tasks {difference.low:+.3f} to {difference.high:+.3f}"
         yield f"The score changed by {difference.value:+.3f} over {difference.tasks} tasks{interval}."
         yield ""
     columns: list[tuple[str, Kind]] = [("", "text"), (labels[0], "number"), (labels[1], "number"), ("change", "number")]
@@ -248,11 +267,11 @@ def _rows(before: CompletionReport, after: CompletionReport, tasks: Sequence[Tas
     new_figures = _figures(after)
     for name, old in _figures(before).items():
         new = new_figures[name]
-        moved = "" if old is None or new is None else f"{new - old:+.4g}"
-        yield name, _shown(old), _shown(new), moved
+        difference = "" if old is None or new is None else f"{new - old:+.4g}"
+        yield name, _format(old), _format(new), difference
     for task in tasks:
         if task.before != task.after:
-            yield task.task, _shown(task.before), _shown(task.after), ""
+            yield task.task, _format(task.before), _format(task.after), ""
 
 
 def _figures(report: CompletionReport) -> dict[str, float | None]:
@@ -266,5 +285,5 @@ def _figures(report: CompletionReport) -> dict[str, float | None]:
     }
 
 
-def _shown(value: float | None) -> str:
+def _format(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"

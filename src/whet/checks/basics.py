@@ -10,10 +10,11 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from whet.dataclass import dataclass
-from whet.grade.expect.group import Group, shorten
-from whet.grade.expect.scope import hard_block
-from whet.grade.expect.values import difference, value_text
+from msgspec import Struct
+
+from whet.checks.asserts.values import difference, value_text
+from whet.checks.collect import hard_block
+from whet.checks.message import Expectations, shorten
 
 Pattern = str | re.Pattern[str]
 X = TypeVar("X", bound=BaseException)
@@ -26,46 +27,50 @@ _SIDES = re.compile(r"(^- |^only |, \+ )(left|right)\b")
 _WORDS = {"left": "observed", "right": "expected"}
 
 
-class Basics(Group):
+class Basics(Expectations):
     """Equality, truth, patterns and exceptions."""
 
     def ok(self, value: object, message: str | None = None) -> None:
-        """It is true."""
+        """The value is true."""
         if inspect.iscoroutine(value):
             value.close()
             raise TypeError("a coroutine is always true: await it first")
         if inspect.isawaitable(value):
             raise TypeError(f"a {type(value).__name__} is always true: await it first")
         if callable(value):
-            raise TypeError(f"{_named(value)} is always true: call it, and pass its result")
+            raise TypeError(f"{_describe_function(value)} is always true: call it, and pass its result")
         if not value:
-            self._miss(f"expected something true, observed {_shown(value)}", message)
+            self._miss(f"expected something true, observed {_describe_value(value)}", message)
 
     def equal(self, observed: object, expected: object, message: str | None = None) -> None:
-        """They are equal and of one type, also inside of lists and maps, so that True is not 1."""
+        """Both values are equal and of one type, also inside of lists and maps, so that True is not 1."""
         if not is_same(observed, expected):
-            left, right = _shown(expected), _shown(observed)
+            left, right = _describe_value(expected), _describe_value(observed)
             if left == right or _is_only_of_another_type(observed, expected):
-                left, right = (f"{text} ({type(it).__name__})" for text, it in ((left, expected), (right, observed)))
+                left, right = (
+                    f"{text} ({type(value).__name__})" for text, value in ((left, expected), (right, observed))
+                )
             details = "".join(f"\n  {line}" for line in differences(observed, expected))
             self._miss(f"expected {left}\nobserved {right}{details}", message)
 
     def not_equal(self, observed: object, other: object, message: str | None = None) -> None:
-        """They are not."""
+        """The values are not equal, or not of one type."""
         if is_same(observed, other):
-            self._miss(f"expected anything but {_shown(other)}", message)
+            self._miss(f"expected anything but {_describe_value(other)}", message)
 
     def match(self, text: str, pattern: Pattern, message: str | None = None) -> None:
         """The pattern is found in the text."""
-        if _found(pattern, text) is None:
-            self._miss(f"expected a match of {_pattern(pattern)}\nobserved {_shown(text)}", message)
+        if _search(pattern, text) is None:
+            self._miss(f"expected a match of {_pattern(pattern)}\nobserved {_describe_value(text)}", message)
 
     def does_not_match(self, text: str, pattern: Pattern, message: str | None = None) -> None:
         """The pattern is not found in the text."""
-        found = _found(pattern, text)
-        if found is not None:
-            what = _shown(found.group())
-            self._miss(f"expected no match of {_pattern(pattern)}, found {what}\nobserved {_shown(text)}", message)
+        hit = _search(pattern, text)
+        if hit is not None:
+            excerpt = _describe_value(hit.group())
+            self._miss(
+                f"expected no match of {_pattern(pattern)}, found {excerpt}\nobserved {_describe_value(text)}", message
+            )
 
     @overload
     def raises(
@@ -89,11 +94,11 @@ class Basics(Group):
         match: Pattern | None = None,
     ) -> AbstractContextManager[Raised[X]] | X | None:
         """The block, or the call, raises this, with a text in which *match* is found; the exception."""
-        pattern = None if match is None else compiled(match)
+        pattern = None if match is None else compile_pattern(match)
         block: Raising[X] = Raising(check_kind(kind), pattern, lambda text: self._miss(text, message))
         if call is None:
             return block
-        error = _raised_by(call)
+        error = _call_and_catch(call)
         if not block.observes(error) and error is not None:
             raise error
         return block.raised.error
@@ -106,55 +111,55 @@ class NotText(TypeError):
     """The value to search is not text. The agent may have caused it, so this is not a wrong call of the author."""
 
 
-def _raised_by(call: Callable[[], object]) -> BaseException | None:
+def _call_and_catch(call: Callable[[], object]) -> BaseException | None:
     """Return what the call raises; an async one raises nothing before it is awaited."""
     if not callable(call):
         raise TypeError(f"give a function to call, not a {type(call).__name__}")
-    given: object = None
+    result: object = None
     with hard_block():
         try:
-            given = call()
+            result = call()
         except BaseException as error:  # noqa: BLE001 - it is the observation
             return error
-    if inspect.isawaitable(given):
-        if inspect.iscoroutine(given):
-            given.close()
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
         raise TypeError("the result is async and raises nothing yet: await it in `with expect.raises(...):`")
     return None
 
 
-def compiled(pattern: Pattern) -> re.Pattern[str]:
+def compile_pattern(pattern: Pattern) -> re.Pattern[str]:
     """Compile *pattern*."""
     try:
-        found = re.compile(pattern)
+        expression = re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{_shown(pattern)} is not a regular expression: {error}") from None
+        raise ValueError(f"{_describe_value(pattern)} is not a regular expression: {error}") from None
     except TypeError:
         raise TypeError(f"a pattern is a string or a compiled pattern, not a {type(pattern).__name__}") from None
-    if not isinstance(found.pattern, str):
+    if not isinstance(expression.pattern, str):
         raise TypeError("a pattern is one of text, not of bytes")
-    return found
+    return expression
 
 
-def _named(function: object) -> str:
+def _describe_function(function: object) -> str:
     name = getattr(function, "__name__", None)
     return f"a {type(function).__name__}" if name in (None, "<lambda>") else f"the function {name}"
 
 
-def _is_only_of_another_type(one: object, other: object) -> bool:
+def _is_only_of_another_type(observed: object, expected: object) -> bool:
     try:
-        return type(one) is not type(other) and bool(one == other)
+        return type(observed) is not type(expected) and bool(observed == expected)
     except Exception:  # noqa: BLE001 - an author's `__eq__` may raise
         return False
 
 
-def _found(pattern: Pattern, text: str) -> re.Match[str] | None:
+def _search(pattern: Pattern, text: str) -> re.Match[str] | None:
     if not isinstance(text, str):
-        raise NotText(f"a pattern is looked for in a string, not in a {type(text).__name__}: {_shown(text)}")
-    return compiled(pattern).search(text)
+        raise NotText(f"a pattern is looked for in a string, not in a {type(text).__name__}: {_describe_value(text)}")
+    return compile_pattern(pattern).search(text)
 
 
-def _shown(value: object) -> str:
+def _describe_value(value: object) -> str:
     try:
         return shorten(repr(value), _SHOWN)
     except Exception as error:  # noqa: BLE001 - a broken repr must not hide what did not hold
@@ -165,8 +170,7 @@ def _pattern(pattern: Pattern) -> str:
     return f"/{shorten(pattern if isinstance(pattern, str) else pattern.pattern)}/"
 
 
-@dataclass(slots=True)
-class Raised(Generic[X]):
+class Raised(Struct, Generic[X]):
     """The exception of a block; known when the block is over."""
 
     error: X | None = None
@@ -175,9 +179,9 @@ class Raised(Generic[X]):
 def check_kind(kind: Any) -> tuple[type[Any], ...]:
     """Return the given kinds of exceptions, one or several."""
     kinds: tuple[Any, ...] = kind if isinstance(kind, tuple) else (kind,)
-    for each in kinds:
-        if not (isinstance(each, type) and issubclass(each, BaseException)):
-            raise TypeError(f"give the class of an exception, such as ValueError, not {shorten(repr(each))}")
+    for exception_class in kinds:
+        if not (isinstance(exception_class, type) and issubclass(exception_class, BaseException)):
+            raise TypeError(f"give the class of an exception, such as ValueError, not {shorten(repr(exception_class))}")
     if not kinds:
         raise TypeError("give the class of at least one exception")
     return kinds
@@ -198,7 +202,7 @@ class Raising(AbstractContextManager[Raised[X]]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        # It only restores its settings: the exception is dealt with here.
+        # `_hard` only restores its settings: the exception is dealt with here.
         self._hard.__exit__(None, None, None)
         return self.observes(error)
 
@@ -208,32 +212,32 @@ class Raising(AbstractContextManager[Raised[X]]):
             return False
         self.raised.error = error if isinstance(error, self._kinds) else None
         if self.raised.error is None or not (self._match is None or self._match.search(str(error))):
-            self._miss(f"expected {self._wanted()}, observed {_described(error)}")
+            self._miss(f"expected {self._describe_kinds()}, observed {_describe_error(error)}")
         return True
 
-    def _wanted(self) -> str:
+    def _describe_kinds(self) -> str:
         names = " or ".join(kind.__name__ for kind in self._kinds)
         return names if self._match is None else f"{names} with a match of /{shorten(self._match.pattern)}/"
 
 
-def _described(error: BaseException | None) -> str:
+def _describe_error(error: BaseException | None) -> str:
     if error is None:
         return "no exception"
     return shorten(f"{type(error).__name__}: {error}".removesuffix(": "), _SHOWN)
 
 
-def is_same(one: Any, other: Any, depth: int = 0) -> bool:
+def is_same(observed: Any, expected: Any, depth: int = 0) -> bool:
     """Return whether they are equal and of one type, and so are the items of plain lists, tuples and maps in them."""
-    if type(one) is not type(other):
+    if type(observed) is not type(expected):
         return False
     # As Python compares the items of containers. It decides alone at a depth that no suite has.
-    if one is other or type(one) not in (list, tuple, dict) or depth > _DEEPEST:
-        return one is other or bool(one == other)
-    if len(one) != len(other):
+    if observed is expected or type(observed) not in (list, tuple, dict) or depth > _DEEPEST:
+        return observed is expected or bool(observed == expected)
+    if len(observed) != len(expected):
         return False
-    if isinstance(one, dict):
-        return all(key in other and is_same(one[key], other[key], depth + 1) for key in one)
-    return all(is_same(left, right, depth + 1) for left, right in zip(one, other, strict=True))
+    if isinstance(observed, dict):
+        return all(key in expected and is_same(observed[key], expected[key], depth + 1) for key in observed)
+    return all(is_same(left, right, depth + 1) for left, right in zip(observed, expected, strict=True))
 
 
 def differences(observed: Any, expected: Any) -> list[str]:
@@ -241,12 +245,12 @@ def differences(observed: Any, expected: Any) -> list[str]:
     path = _first(observed, expected)
     if path is not None:
         where, left, right = path
-        return [f"differs at {where}: {_typed(left, right)}, expected {_typed(right, left)}"]
+        return [f"differs at {where}: {_describe_with_type(left, right)}, expected {_describe_with_type(right, left)}"]
     try:
         lines = difference(observed, ast.Eq(), expected)
     except Exception:  # noqa: BLE001 - comparing parts runs an author's `__eq__`
         return []
-    return [_SIDES.sub(lambda found: f"{found[1]}{_WORDS[found[2]]}", line) for line in lines[:_MOST_LINES]]
+    return [_SIDES.sub(lambda side: f"{side[1]}{_WORDS[side[2]]}", line) for line in lines[:_MOST_LINES]]
 
 
 def _first(observed: Any, expected: Any) -> tuple[str, Any, Any] | None:
@@ -273,6 +277,6 @@ def _steps(observed: Any, expected: Any) -> Iterator[tuple[str, Any, Any]]:
             yield f"[{value_text(key, _SHORT)}]", observed[key], expected[key]
 
 
-def _typed(value: Any, other: Any) -> str:
+def _describe_with_type(value: Any, other: Any) -> str:
     text = value_text(value, _SHORT)
     return text if type(value) is type(other) else f"{text} ({type(value).__name__})"

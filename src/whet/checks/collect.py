@@ -8,12 +8,12 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TypeVar
 
-from whet.grade.expect.asserts import collecting as explained_asserts
-from whet.grade.expect.group import ExpectationsFailed
+from whet.checks.asserts.explain import collecting as explained_asserts
+from whet.checks.message import ExpectationsFailed
 from whet.model.grade import FailureClass
 
 E = TypeVar("E", bound=BaseException)
-_collected: ContextVar[list[AssertionError] | None] = ContextVar("collected", default=None)
+_failures: ContextVar[list[AssertionError] | None] = ContextVar("collected", default=None)
 _class: ContextVar[FailureClass | None] = ContextVar("failure_class", default=None)
 _in_soft_block: ContextVar[bool] = ContextVar("in_soft_block", default=False)
 # The lists of all scopes that are open in this process, in which a check is alone.
@@ -28,21 +28,21 @@ def collecting() -> Iterator[list[AssertionError]]:
     Any other exception comes last in the list, so that nothing before it is lost.
     """
     failures: list[AssertionError] = []
-    token = _collected.set(failures)
+    token = _failures.set(failures)
     try:
         with threads_may_fail(failures):
             yield failures
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        seen = [*failures, *_members(error)]
-        if len(seen) == 1 and seen[0] is error:
+        errors = [*failures, *_members(error)]
+        if len(errors) == 1 and errors[0] is error:
             raise
-        raise _together(seen) from error
+        raise _merge_failures(errors) from error
     finally:
-        _collected.reset(token)
+        _failures.reset(token)
     if failures:
-        raise _together(failures)
+        raise _merge_failures(failures)
 
 
 def _members(error: BaseException) -> list[BaseException]:
@@ -51,29 +51,29 @@ def _members(error: BaseException) -> list[BaseException]:
     if not issubclass(type(error), BaseExceptionGroup):
         return [error]
     assert isinstance(error, BaseExceptionGroup)
-    given: FailureClass | None = getattr(error, "failure_class", None)
-    members = [leaf for each in error.exceptions for leaf in _members(_with_class(each, given))]
+    failure_class: FailureClass | None = getattr(error, "failure_class", None)
+    members = [leaf for inner in error.exceptions for leaf in _members(_with_class(inner, failure_class))]
     return sorted(members, key=lambda member: not issubclass(type(member), AssertionError))
 
 
-def _together(failures: Sequence[BaseException]) -> BaseException:
+def _merge_failures(failures: Sequence[BaseException]) -> BaseException:
     last = failures[-1]
     if len(failures) == 1:
         return last
-    merged = ExpectationsFailed(failures)
+    error = ExpectationsFailed(failures)
     if issubclass(type(last), AssertionError):
-        return merged
-    return SoftThenCrashed(merged, last)
+        return error
+    return SoftThenCrashed(error, last)
 
 
 class SoftThenCrashed(Exception):
     """A check raised something else after soft expectations had failed; the message has both."""
 
-    def __init__(self, merged: ExpectationsFailed, crash: BaseException) -> None:
-        super().__init__(str(merged))
-        self.failures = merged.failures
-        self.location = merged.location
-        self.failure_class = merged.failure_class
+    def __init__(self, failure: ExpectationsFailed, crash: BaseException) -> None:
+        super().__init__(str(failure))
+        self.failures = failure.failures
+        self.location = failure.location
+        self.failure_class = failure.failure_class
         self.crash = crash
 
 
@@ -82,27 +82,27 @@ def fail_hard(error: AssertionError) -> None:
     if _in_soft_block.get():
         fail_softly(error)
     else:
-        raise classified(error)
+        raise add_class(error)
 
 
 def fail_softly(error: AssertionError) -> None:
-    """Collect it, or raise it if no scope is open, so that it is never lost."""
-    failures = _collected.get()
+    """Collect a failure, or raise it if no scope is open, so that it is never lost."""
+    failures = _failures.get()
     if failures is None:
         failures = of_a_thread()
     if failures is None:
-        raise classified(error)
-    failures.append(classified(error))
+        raise add_class(error)
+    failures.append(add_class(error))
 
 
-def classified(error: E) -> E:
+def add_class(error: E) -> E:
     """Return the error, with the class of the block around it unless it has one."""
     return _with_class(error, _class.get())
 
 
-def _with_class(error: E, given: FailureClass | None) -> E:
-    if given is not None and getattr(error, "failure_class", None) is None:
-        error.failure_class = given  # type: ignore[attr-defined] # any exception can be classified
+def _with_class(error: E, failure_class: FailureClass | None) -> E:
+    if failure_class is not None and getattr(error, "failure_class", None) is None:
+        error.failure_class = failure_class  # type: ignore[attr-defined] # any exception can be classified
     return error
 
 
@@ -113,7 +113,7 @@ def classifying(failure_class: FailureClass) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        classified(error)
+        add_class(error)
         raise
     finally:
         _class.reset(token)
@@ -122,7 +122,7 @@ def classifying(failure_class: FailureClass) -> Iterator[None]:
 @contextmanager
 def soft_block() -> Iterator[None]:
     """Make every expectation and every plain assert of the block soft; without a scope around it, it is one."""
-    has_scope = _collected.get() is not None or of_a_thread() is not None
+    has_scope = _failures.get() is not None or of_a_thread() is not None
     with nullcontext() if has_scope else collecting(), _softly():
         yield
 
@@ -180,7 +180,7 @@ def threads_may_fail(failures: list[AssertionError]) -> Iterator[None]:
             threading.excepthook = before
         with _lock:
             # By identity: two scopes in which nothing failed are equal lists.
-            _open[:] = [other for other in _open if other is not failures]
+            _open[:] = [scope for scope in _open if scope is not failures]
 
 
 def of_a_thread() -> list[AssertionError] | None:

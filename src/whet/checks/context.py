@@ -10,22 +10,21 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 import anyio
+from msgspec import Struct, field
 
-from whet.dataclass import dataclass
+from whet import plugins
 from whet.errors import AgentNotFound, AgentNotStarted, Cause, GraderError
-from whet.ground.sandbox import Boundary, Command, InImage, Sandbox
-from whet.model import plugins
+from whet.model.events import ToolCall
 from whet.model.grade import Changes
-from whet.model.seen import ToolCall
 from whet.model.session import Session
 from whet.model.skills import SkillDetection
 from whet.model.suite import Ceilings
+from whet.sandbox.contract import Boundary, Command, InImage, Sandbox
 
 _OUTPUT_KEPT = 16 * 1024 * 1024
 _LARGEST_READ = 64 * 1024 * 1024
@@ -47,8 +46,7 @@ def plain_environment(home: Path) -> dict[str, str]:
     return {**passed_on, **_SAFE_GIT, "HOME": str(home), "TMPDIR": str(home)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class Ran(Struct, frozen=True, kw_only=True):
     """How a command of a check ended, and what it printed; too much of that is cut off."""
 
     exit_code: int | None
@@ -63,8 +61,7 @@ class Ran:
         return self.exit_code == 0 and not self.timed_out
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shell:
+class Shell(Struct, frozen=True, kw_only=True):
     """Where the commands of a check run; plain data, because it is sent to the process that runs the check."""
 
     sandbox: str
@@ -117,11 +114,11 @@ class Shell:
             return
         path = re.compile(rf"{re.escape(self.suite_dir)}(?:/[^{_END[1:]}*|(?={_END}|$))")
         # A program that a command starts is shown with what belongs to it, and so is Python.
-        shown = (str(workspace), *self.readable, argv[0], sys.prefix, sys.base_prefix)
+        visible = (str(workspace), *self.readable, argv[0], sys.prefix, sys.base_prefix)
         for word in argv:
-            for named in path.findall(_SUITE_VARIABLE.sub(lambda _: str(self.suite_dir), str(word))):
-                if os.path.lexists(named) and not any(_overlap(named, place) for place in shown):
-                    name = os.path.relpath(named, self.suite_dir)
+            for suite_path in path.findall(_SUITE_VARIABLE.sub(lambda _: str(self.suite_dir), str(word))):
+                if os.path.lexists(suite_path) and not any(_overlap(suite_path, place) for place in visible):
+                    name = os.path.relpath(suite_path, self.suite_dir)
                     raise ValueError(
                         f"the command names {name} of the suite's folder, which commands of checks do not see: "
                         f'declare it in the suite, as in check_files = ["{name}"]'
@@ -131,30 +128,30 @@ class Shell:
         sandbox, boundary = self.prepare(workspace, home)
         places = {"WHET_WORKSPACE": str(workspace), **({"WHET_SUITE_DIR": self.suite_dir} if self.suite_dir else {})}
         env = {**plain_environment(home), **self.env, **places}
-        out, err = _Kept(), _Kept()
+        out, err = _PrintedText(), _PrintedText()
         command = Command(argv=argv, env=env, cwd=workspace)
         try:
-            ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
+            exit_status = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=out, stderr=err)
         except (AgentNotFound, AgentNotStarted) as error:
             # As a shell reports it: this is the command of a check, not an agent.
             return Ran(exit_code=_NOT_FOUND, stdout="", stderr=error.message, timed_out=False, duration_s=0.0)
         return Ran(
-            exit_code=ended.exit_code,
+            exit_code=exit_status.exit_code,
             stdout=out.text(),
             stderr=err.text(),
-            timed_out=ended.timed_out,
-            duration_s=ended.duration_s,
+            timed_out=exit_status.timed_out,
+            duration_s=exit_status.duration_s,
         )
 
 
 def _overlap(path: str, place: str) -> bool:
     """Return whether one of them is the other, or below it."""
-    one, other = f"{path.rstrip('/')}/", f"{place.rstrip('/')}/"
-    return one.startswith(other) or other.startswith(one)
+    folder, other_folder = f"{path.rstrip('/')}/", f"{place.rstrip('/')}/"
+    return folder.startswith(other_folder) or other_folder.startswith(folder)
 
 
-class _Kept:
-    """A sink that keeps the beginning of what it is given."""
+class _PrintedText:
+    """Keeps the beginning of what a command prints, as text."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -175,8 +172,7 @@ class NotRecorded(GraderError):
     class_label = "Not recorded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gaps:
+class Gaps(Struct, frozen=True, kw_only=True):
     """Why the workspace is incomplete and why its changes are unknown, if so; `paths` can be read anyway."""
 
     workspace: str | None = None
@@ -187,8 +183,7 @@ class Gaps:
 _COMMAND_TIMEOUT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class CheckContext:
+class CheckContext(Struct, frozen=True):
     """Convenient access to the evidence; the session stays the source of truth."""
 
     session: Session
@@ -201,8 +196,8 @@ class CheckContext:
     # What was asked for and not recorded, even if the check goes on without it.
     _lacked: list[str] = field(default_factory=list)
 
-    # Its text says nothing that an explanation could use.
-    __untold__ = True
+    # The text of a context says nothing that an explanation could use.
+    __unexplained__ = True
 
     def __repr__(self) -> str:
         return f"<context of {self.session.runner}>"
@@ -243,14 +238,14 @@ class CheckContext:
         if str(PurePosixPath(path)) not in self._gaps.paths:
             self._need(str(path), self._gaps.workspace)
         try:
-            found = (self._workspace / path).resolve()
+            file_path = (self._workspace / path).resolve()
         except RuntimeError as error:
             raise OSError(errno.ELOOP, f"{path} is a link to itself") from error
-        if not found.is_relative_to(self._workspace.resolve()):
+        if not file_path.is_relative_to(self._workspace.resolve()):
             raise PermissionError(f"{path} is outside of the workspace")
-        if found.exists() and not found.is_file():
+        if file_path.exists() and not file_path.is_file():
             raise IsADirectoryError(f"{path} is not a file")
-        with found.open("rb") as file:
+        with file_path.open("rb") as file:
             # A hole takes no disk, and would take all memory.
             data = file.read(_LARGEST_READ + 1) if os.fstat(file.fileno()).st_size <= _LARGEST_READ else None
         if data is None or len(data) > _LARGEST_READ:
@@ -270,6 +265,6 @@ class CheckContext:
             raise NotRecorded(self._lacked[-1])
 
 
-def lacked_by(ctx: CheckContext) -> list[str]:
+def list_gaps(ctx: CheckContext) -> list[str]:
     """Return what the check asked for and the record does not have."""
     return ctx._lacked  # noqa: SLF001 - an author's editor should not offer it

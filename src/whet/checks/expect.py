@@ -7,14 +7,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar, overload
 
-from whet.grade.expect.basics import Basics
-from whet.grade.expect.group import Fail
-from whet.grade.expect.lines import CommandsGroup, FileReadsGroup
-from whet.grade.expect.output import OutputGroup, UsageGroup
-from whet.grade.expect.scope import classifying, fail_hard, fail_softly, soft_block
-from whet.grade.expect.skills import SkillsGroup
-from whet.grade.expect.tools import ToolCallsGroup
-from whet.grade.expect.workspace import FilesGroup
+from whet.checks.basics import Basics
+from whet.checks.collect import classifying, fail_hard, fail_softly, soft_block
+from whet.checks.files import FilesGroup
+from whet.checks.lines import CommandsGroup, FileReadsGroup
+from whet.checks.message import Fail
+from whet.checks.output import OutputGroup, UsageGroup
+from whet.checks.skills import SkillsGroup
+from whet.checks.tools import ToolCallsGroup
 from whet.model.grade import FailureClass
 
 T = TypeVar("T")
@@ -68,32 +68,32 @@ class Expect(_Groups):
         if call is None:
             return classifying(failure_class)
         if not callable(call):
-            raise TypeError(f"pass the function itself, not the {_closed(call)} that calling it returned")
+            raise TypeError(f"pass the function itself, not the {_close_and_name(call)} that calling it returned")
         with classifying(failure_class):
-            given = call()
-        return _awaited(given, failure_class) if inspect.isawaitable(given) else given
+            result = call()
+        return _await_classified(result, failure_class) if inspect.isawaitable(result) else result
 
 
-def _closed(foreign: object) -> str:
+def _close_and_name(foreign: object) -> str:
     """Return the name of its type; close a coroutine, so that Python does not complain about it too."""
     if inspect.iscoroutine(foreign):
         foreign.close()
     return type(foreign).__name__
 
 
-def _class(given: str | FailureClass, label: str | None) -> FailureClass:
-    if isinstance(given, FailureClass):
-        return given
-    if not isinstance(given, str):
-        raise TypeError(f"a failure class has an id, a string, not a {type(given).__name__}")
-    if not given.strip():
+def _class(identifier: str | FailureClass, label: str | None) -> FailureClass:
+    if isinstance(identifier, FailureClass):
+        return identifier
+    if not isinstance(identifier, str):
+        raise TypeError(f"a failure class has an id, a string, not a {type(identifier).__name__}")
+    if not identifier.strip():
         raise ValueError("a failure class has an id, which must not be empty")
-    return FailureClass(id=given, label=label)
+    return FailureClass(id=identifier, label=label)
 
 
-async def _awaited(given: Any, failure_class: FailureClass) -> Any:
+async def _await_classified(awaitable: Any, failure_class: FailureClass) -> Any:
     with classifying(failure_class):
-        return await given
+        return await awaitable
 
 
 expect = Expect()

@@ -6,62 +6,62 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, Unpack
 
-from whet.grade.expect.group import Group, Pointed, Words, nearest, with_length
-from whet.grade.expect.items import Items
-from whet.grade.expect.matching import TextMatcher, check_matcher, equals, matches, shown
+from whet.checks.items import Items
+from whet.checks.matching import TextMatcher, check_matcher, describe_matcher, equals, matches
+from whet.checks.message import ExpectationOptions, Expectations, Pointer, nearest, with_length
 
 if TYPE_CHECKING:
-    from whet.grade.context import CheckContext
+    from whet.checks.context import CheckContext
 
 
-class FilesGroup(Group):
+class FilesGroup(Expectations):
     """Paths are relative to the workspace and may be patterns such as `src/*.py`, where `*` also crosses folders."""
 
-    def created(self, ctx: CheckContext, path: str, **words: Unpack[Words]) -> None:
+    def created(self, ctx: CheckContext, path: str, **words: Unpack[ExpectationOptions]) -> None:
         """A file of this name was created."""
         self._expect(_Files(ctx, "created").missing(path), words)
 
-    def modified(self, ctx: CheckContext, path: str, **words: Unpack[Words]) -> None:
+    def modified(self, ctx: CheckContext, path: str, **words: Unpack[ExpectationOptions]) -> None:
         """A file of this name was modified."""
         self._expect(_Files(ctx, "modified").missing(path), words)
 
-    def deleted(self, ctx: CheckContext, path: str, **words: Unpack[Words]) -> None:
+    def deleted(self, ctx: CheckContext, path: str, **words: Unpack[ExpectationOptions]) -> None:
         """A file of this name was deleted."""
         self._expect(_Files(ctx, "deleted").missing(path), words)
 
-    def unchanged(self, ctx: CheckContext, path: str, **words: Unpack[Words]) -> None:
+    def unchanged(self, ctx: CheckContext, path: str, **words: Unpack[ExpectationOptions]) -> None:
         """No file of this name was created, modified or deleted."""
         self._expect(_Files(ctx, "changed").present(path), words)
 
-    def only_changed(self, ctx: CheckContext, paths: Sequence[str], **words: Unpack[Words]) -> None:
+    def only_changed(self, ctx: CheckContext, paths: Sequence[str], **words: Unpack[ExpectationOptions]) -> None:
         """Nothing but these was created, modified or deleted."""
         self._expect(_Files(ctx, "changed").others(paths), words)
 
-    def contains(self, ctx: CheckContext, path: str, matcher: TextMatcher, **words: Unpack[Words]) -> None:
+    def contains(self, ctx: CheckContext, path: str, matcher: TextMatcher, **words: Unpack[ExpectationOptions]) -> None:
         """The file is there and its text matches."""
         check_matcher(matcher)
-        problem = _unlike(ctx, path, f"contain {shown(matcher)}", lambda text: matches(matcher, text))
+        problem = _unlike(ctx, path, f"contain {describe_matcher(matcher)}", lambda text: matches(matcher, text))
         self._expect(problem, words)
 
-    def matches(self, ctx: CheckContext, path: str, matcher: TextMatcher, **words: Unpack[Words]) -> None:
+    def matches(self, ctx: CheckContext, path: str, matcher: TextMatcher, **words: Unpack[ExpectationOptions]) -> None:
         """The file is there and its text as a whole, but for white space around it, is this."""
         check_matcher(matcher, may_be_empty=True)
-        wanted = matcher.strip() if isinstance(matcher, str) else matcher
-        problem = _unlike(ctx, path, f"be {shown(matcher)}", lambda text: equals(wanted, text.strip()))
+        target = matcher.strip() if isinstance(matcher, str) else matcher
+        problem = _unlike(ctx, path, f"be {describe_matcher(matcher)}", lambda text: equals(target, text.strip()))
         self._expect(problem, words)
 
 
-def _unlike(ctx: CheckContext, path: str, wanted: str, is_wanted: Callable[[str], bool]) -> str | None:
-    """Return what is wrong unless the file is there with a text that *is_wanted*."""
+def _unlike(ctx: CheckContext, path: str, expectation: str, is_match: Callable[[str], bool]) -> str | None:
+    """Return what is wrong unless the file is there with a text that *is_match*."""
     files = _Files(ctx, "changed")
     try:
         text = ctx.read(path)
     except OSError as error:
         reason = error.strerror or str(error)
         return files.describe(f"{path} to be there, but: {reason}", files.nearest(path))
-    if is_wanted(text):
+    if is_match(text):
         return None
-    return f"expected {path} to {wanted}\nit has {with_length(text)}"
+    return f"expected {path} to {expectation}\nit has {with_length(text)}"
 
 
 class _Files(Items[str, str]):
@@ -92,15 +92,15 @@ class _Files(Items[str, str]):
     def line(self, item: str) -> str:
         return item
 
-    def nearest(self, matcher: str) -> Pointed | None:
+    def nearest(self, matcher: str) -> Pointer | None:
         return nearest(matcher, self.observed)
 
-    def wanted(self, matcher: str) -> str:
+    def describe_wanted(self, matcher: str) -> str:
         return f"{matcher} to be {self._how}"
 
-    def unwanted(self, matcher: str, found: Sequence[int]) -> str:
-        return f"{matcher} to be left alone, but {self.all[found[0]]} changed"
+    def describe_unwanted(self, matcher: str, indexes: Sequence[int]) -> str:
+        return f"{matcher} to be left alone, but {self.all[indexes[0]]} changed"
 
-    def allowed(self, matchers: Sequence[str], other: Sequence[int]) -> str:
-        wanted = f"changes to {', '.join(matchers)} only" if matchers else "no changes at all"
-        return f"{wanted}, but {self.all[other[0]]} changed"
+    def describe_allowed(self, matchers: Sequence[str], indexes: Sequence[int]) -> str:
+        limit = f"changes to {', '.join(matchers)} only" if matchers else "no changes at all"
+        return f"{limit}, but {self.all[indexes[0]]} changed"

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, Unpack
 
-from whet.grade.expect.group import Group, Pointed, Report, Words, describe
+from whet.checks.message import ExpectationOptions, Expectations, Pointer, Report, describe
 from whet.reading.text import listed, shorten
 
 M = TypeVar("M")
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Times(NamedTuple):
     """How often something should happen, and the words for it."""
 
-    allowed: range
+    counts: range
     text: str
 
 
@@ -48,82 +48,86 @@ class Items(ABC, Generic[M, T]):
         """Return the item as a message shows it."""
 
     @abstractmethod
-    def nearest(self, matcher: M) -> Pointed | None:
+    def nearest(self, matcher: M) -> Pointer | None:
         """Return the line that comes nearest to what was not found."""
 
     @abstractmethod
-    def wanted(self, matcher: M) -> str:
+    def describe_wanted(self, matcher: M) -> str:
         """Say what should be there, such as "a command matching ..."."""
 
     @abstractmethod
-    def unwanted(self, matcher: M, found: Sequence[int]) -> str:
+    def describe_unwanted(self, matcher: M, indexes: Sequence[int]) -> str:
         """Say what should not be there, and what is."""
 
     @abstractmethod
-    def allowed(self, matchers: Sequence[M], other: Sequence[int]) -> str:
+    def describe_allowed(self, matchers: Sequence[M], indexes: Sequence[int]) -> str:
         """Say what may be there, and what else is."""
 
     def find(self, matcher: M) -> list[int]:
         """Return the positions of the items that match, from 0."""
         return [index for index, item in enumerate(self.all) if self.matches(matcher, item)]
 
-    def amount(self, found: Sequence[int]) -> int:
+    def amount(self, indexes: Sequence[int]) -> int:
         """Return how often something happened that was found at these positions."""
-        return len(found)
+        return len(indexes)
 
     @property
     def observed(self) -> Sequence[T]:
         """What a message lists as observed; only what it shows is written as lines."""
         return self.all
 
-    def point_at(self, matcher: M, index: int, word: str) -> Pointed | None:
+    def point_at(self, matcher: M, index: int, word: str) -> Pointer | None:
         """Return the line at *index* if a message should point at it, under *word*."""
         del matcher, index, word
         return None
 
-    def checked(self, matcher: M) -> list[int]:
+    def find_checked(self, matcher: M) -> list[int]:
         """Return the positions of the items that match; refuse a matcher that cannot look for anything."""
         self.check(matcher)
-        found = self.find(matcher)
-        self.look_at(found)
-        return found
+        indexes = self.find(matcher)
+        self.look_at(indexes)
+        return indexes
 
-    def look_at(self, found: Sequence[int]) -> None:
+    def look_at(self, indexes: Sequence[int]) -> None:
         """Note that the expectation looks at the items at these positions, if they are events."""
 
-    def describe(self, expected: str, pointed: Pointed | None = None) -> str:
+    def describe(self, expectation: str, pointer: Pointer | None = None) -> str:
         """Return the message: what was expected, and all that was observed."""
-        if pointed is not None and self.observed is self.all:
-            self.look_at([pointed.index])
-        return describe(expected, self.many, self.observed, pointed, self.line)
+        if pointer is not None and self.observed is self.all:
+            self.look_at([pointer.index])
+        return describe(expectation, self.many, self.observed, pointer, self.line)
 
     def missing(self, matcher: M) -> str | None:
         """Return what is wrong unless an item matches."""
-        return None if self.checked(matcher) else self.describe(self.wanted(matcher), self.nearest(matcher))
+        return (
+            None if self.find_checked(matcher) else self.describe(self.describe_wanted(matcher), self.nearest(matcher))
+        )
 
     def present(self, matcher: M) -> str | None:
         """Return what is wrong if an item matches."""
-        found = self.checked(matcher)
-        if not found:
+        indexes = self.find_checked(matcher)
+        if not indexes:
             return None
-        return self.describe(self.unwanted(matcher, found), self.point_at(matcher, found[0], "found"))
+        return self.describe(self.describe_unwanted(matcher, indexes), self.point_at(matcher, indexes[0], "found"))
 
-    def miscounted(self, matcher: M, wanted: Times) -> str | None:
-        """Return what is wrong unless matching items happened as often as *wanted*."""
-        found = self.checked(matcher)
-        amount = self.amount(found)
-        if amount in wanted.allowed:
+    def count_problem(self, matcher: M, expectation: Times) -> str | None:
+        """Return what is wrong unless matching items happened as often as *expectation* says."""
+        indexes = self.find_checked(matcher)
+        amount = self.amount(indexes)
+        if amount in expectation.counts:
             return None
-        pointed = self.point_at(matcher, found[0], "found") if found else self.nearest(matcher)
-        return self.describe(f"{self.wanted(matcher)} {wanted.text}, but found it {times(amount)}", pointed)
+        pointer = self.point_at(matcher, indexes[0], "found") if indexes else self.nearest(matcher)
+        return self.describe(
+            f"{self.describe_wanted(matcher)} {expectation.text}, but found it {times(amount)}", pointer
+        )
 
     def others(self, matchers: Sequence[M]) -> str | None:
         """Return what is wrong if an item matches none of *matchers*."""
         self.check_list(matchers)
-        other = [
+        strangers = [
             index for index, item in enumerate(self.all) if not any(self.matches(matcher, item) for matcher in matchers)
         ]
-        return self.describe(self.allowed(matchers, other)) if other else None
+        return self.describe(self.describe_allowed(matchers, strangers)) if strangers else None
 
     def check_list(self, matchers: Sequence[M]) -> None:
         """Refuse what is not a list of matchers; a single string is not taken for a list of letters."""
@@ -136,79 +140,80 @@ class Items(ABC, Generic[M, T]):
 class OrderedItems(Items[M, T]):
     """Items that happened one after the other, each of which a message can name by its number."""
 
-    one: str
+    singular: str
     """What to look for, such as "command matching", before the matcher."""
-    several: str
-    """The same of more than one, such as "commands matching"."""
+    plural: str
+    """What to look for of more than one, such as "commands matching"."""
 
     @abstractmethod
-    def named(self, matcher: M) -> str:
+    def name_matcher(self, matcher: M) -> str:
         """Return the matcher as a message names it."""
 
-    def wanted(self, matcher: M) -> str:
+    def describe_wanted(self, matcher: M) -> str:
         """Say what should have happened."""
-        return f"a {self.one} {self.named(matcher)}"
+        return f"a {self.singular} {self.name_matcher(matcher)}"
 
-    def unwanted(self, matcher: M, found: Sequence[int]) -> str:
+    def describe_unwanted(self, matcher: M, indexes: Sequence[int]) -> str:
         """Say what should not have happened, and the numbers of what did."""
-        return f"no {self.one} {self.named(matcher)}, but found {numbers(found)}"
+        return f"no {self.singular} {self.name_matcher(matcher)}, but found {numbers(indexes)}"
 
-    def allowed(self, matchers: Sequence[M], other: Sequence[int]) -> str:
+    def describe_allowed(self, matchers: Sequence[M], indexes: Sequence[int]) -> str:
         """Say what may have happened, and the numbers of what else did."""
-        allowed = " or ".join(map(self.named, matchers))
-        wanted = f"only {self.several} {allowed}" if allowed else f"no {self.many} at all"
-        return f"{wanted}, but found {numbers(other)}"
+        names = " or ".join(map(self.name_matcher, matchers))
+        limit = f"only {self.plural} {names}" if names else f"no {self.many} at all"
+        return f"{limit}, but found {numbers(indexes)}"
 
-    def order(self, first: M, one: Sequence[int], second: M, other: Sequence[int]) -> str:
-        """Say why *first*, found at the positions *one*, does not come before *second*, found at *other*."""
-        match bool(one), bool(other):
+    def order(self, first: M, first_indexes: Sequence[int], second: M, second_indexes: Sequence[int]) -> str:
+        """Say why *first*, at *first_indexes*, does not come before *second*, at *second_indexes*."""
+        match bool(first_indexes), bool(second_indexes):
             case False, False:
                 return "neither was found"
             case False, True:
-                return f"{self.named(first)} was not found"
+                return f"{self.name_matcher(first)} was not found"
             case True, False:
-                return f"{self.named(second)} was not found"
-            case _ if one[0] == other[0]:
-                return f"{one[0] + 1} is the first of both"
+                return f"{self.name_matcher(second)} was not found"
+            case _ if first_indexes[0] == second_indexes[0]:
+                return f"{first_indexes[0] + 1} is the first of both"
             case _:
-                return f"{one[0] + 1} comes after {other[0] + 1}"
+                return f"{first_indexes[0] + 1} comes after {second_indexes[0] + 1}"
 
-    def misordered(self, first: M, second: M) -> str | None:
+    def order_problem(self, first: M, second: M) -> str | None:
         """Return what is wrong unless both are found, *first* before *second*."""
-        one, other = self.checked(first), self.checked(second)
-        if one and other and one[0] < other[0]:
+        first_indexes, second_indexes = self.find_checked(first), self.find_checked(second)
+        if first_indexes and second_indexes and first_indexes[0] < second_indexes[0]:
             return None
-        pointed = None if one and other else self.nearest(second if one else first)
-        why = self.order(first, one, second, other)
-        return self.describe(f"{self.named(first)} before {self.named(second)}, but {why}", pointed)
+        missing = second if first_indexes else first
+        pointer = None if first_indexes and second_indexes else self.nearest(missing)
+        why = self.order(first, first_indexes, second, second_indexes)
+        return self.describe(f"{self.name_matcher(first)} before {self.name_matcher(second)}, but {why}", pointer)
 
 
-class OrderedGroup(Group, ABC, Generic[M]):
+class OrderedGroup(Expectations, ABC, Generic[M]):
     """Expectations over what happened in a session, one thing after the other."""
 
     @abstractmethod
     def _items(self, report: Report) -> OrderedItems[M, Any]:
         """Return what happened."""
 
-    def count(self, report: Report, matcher: M, expected: int, **words: Unpack[Words]) -> None:
+    def count(self, report: Report, matcher: M, expected: int, **words: Unpack[ExpectationOptions]) -> None:
         """Exactly so many match."""
-        self._expect(self._items(report).miscounted(matcher, exactly(expected)), words)
+        self._expect(self._items(report).count_problem(matcher, exactly(expected)), words)
 
-    def at_least(self, report: Report, matcher: M, least: int, **words: Unpack[Words]) -> None:
+    def at_least(self, report: Report, matcher: M, least: int, **words: Unpack[ExpectationOptions]) -> None:
         """So many match, or more."""
-        wanted = Times(range(check_count(least), sys.maxsize), f"at least {times(least)}")
-        self._expect(self._items(report).miscounted(matcher, wanted), words)
+        expectation = Times(range(check_count(least), sys.maxsize), f"at least {times(least)}")
+        self._expect(self._items(report).count_problem(matcher, expectation), words)
 
-    def at_most(self, report: Report, matcher: M, most: int, **words: Unpack[Words]) -> None:
+    def at_most(self, report: Report, matcher: M, most: int, **words: Unpack[ExpectationOptions]) -> None:
         """So many match, or fewer."""
-        wanted = Times(range(check_count(most) + 1), f"at most {times(most)}" if most else "never")
-        self._expect(self._items(report).miscounted(matcher, wanted), words)
+        expectation = Times(range(check_count(most) + 1), f"at most {times(most)}" if most else "never")
+        self._expect(self._items(report).count_problem(matcher, expectation), words)
 
-    def before(self, report: Report, first: M, second: M, **words: Unpack[Words]) -> None:
-        """Both are found, and the first time of the one is before the first time of the other."""
-        self._expect(self._items(report).misordered(first, second), words)
+    def before(self, report: Report, first: M, second: M, **words: Unpack[ExpectationOptions]) -> None:
+        """Both items are found, and *first* for the first time before *second*."""
+        self._expect(self._items(report).order_problem(first, second), words)
 
-    def only(self, report: Report, matchers: Sequence[M], **words: Unpack[Words]) -> None:
+    def only(self, report: Report, matchers: Sequence[M], **words: Unpack[ExpectationOptions]) -> None:
         """Everything matches one of these; an empty list allows nothing at all."""
         self._expect(self._items(report).others(matchers), words)
 

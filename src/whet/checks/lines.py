@@ -6,21 +6,21 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TypeVar, Unpack
 
-from whet.grade.expect.group import Pointed, Report, Words, describe, session_of
-from whet.grade.expect.items import OrderedGroup, OrderedItems, check_count, exactly, numbers
-from whet.grade.expect.looked import look_at
-from whet.grade.expect.matching import (
+from whet.checks.items import OrderedGroup, OrderedItems, check_count, exactly, numbers
+from whet.checks.looked_at import look_at
+from whet.checks.matching import (
     LINE_MATCHERS,
     TEXT_MATCHERS,
     LineMatcher,
     MatcherKinds,
     TextMatcher,
     check_matcher,
+    describe_matcher,
     finder_of,
     matches,
-    shown,
 )
-from whet.model.seen import CommandRun, Event, FileRead
+from whet.checks.message import ExpectationOptions, Pointer, Report, describe, session_of
+from whet.model.events import CommandRun, Event, FileRead
 
 L = TypeVar("L", bound=LineMatcher)
 
@@ -28,11 +28,13 @@ L = TypeVar("L", bound=LineMatcher)
 class _Lines(OrderedItems[L, str]):
     """Lines of a session, found through an index that lives as long as the session."""
 
-    def __init__(self, report: Report, name: str, lines: Sequence[str], kinds: MatcherKinds, seen: type[Event]) -> None:
+    def __init__(
+        self, report: Report, name: str, lines: Sequence[str], kinds: MatcherKinds, event_type: type[Event]
+    ) -> None:
         super().__init__(lines)
-        self._session, self._seen = session_of(report), seen
+        self._session, self._event_type = session_of(report), event_type
         self.name, self.many, self._kinds = name, f"{name}s", kinds
-        self.one, self.several = f"{self.name} matching", f"{self.many} matching"
+        self.singular, self.plural = f"{self.name} matching", f"{self.many} matching"
         self._finder = finder_of(self._session, self.many, lines)
 
     def check(self, matcher: object) -> None:
@@ -44,37 +46,37 @@ class _Lines(OrderedItems[L, str]):
     def find(self, matcher: L) -> list[int]:
         return self._finder.matching(matcher)
 
-    def look_at(self, found: Sequence[int]) -> None:
-        look_at(self._session, self._seen, found)
+    def look_at(self, indexes: Sequence[int]) -> None:
+        look_at(self._session, self._event_type, indexes)
 
     def line(self, item: str) -> str:
         return item
 
-    def named(self, matcher: L) -> str:
-        return shown(matcher)
+    def name_matcher(self, matcher: L) -> str:
+        return describe_matcher(matcher)
 
-    def nearest(self, matcher: L) -> Pointed | None:
+    def nearest(self, matcher: L) -> Pointer | None:
         return self._finder.nearest(matcher)
 
-    def point_at(self, matcher: L, index: int, word: str) -> Pointed | None:
+    def point_at(self, matcher: L, index: int, word: str) -> Pointer | None:
         return self._finder.read(matcher, index, word)
 
-    def missized(self, expected: int) -> str | None:
+    def size_problem(self, expected_count: int) -> str | None:
         """Return what is wrong unless there are exactly so many lines."""
-        if len(self.all) == check_count(expected):
+        if len(self.all) == check_count(expected_count):
             return None
-        return self.describe(f"1 {self.name}" if expected == 1 else f"{expected} {self.many}")
+        return self.describe(f"1 {self.name}" if expected_count == 1 else f"{expected_count} {self.many}")
 
-    def elsewhere(self, matcher: L, index: int, which: str) -> str | None:
+    def place_problem(self, matcher: L, index: int, position: str) -> str | None:
         """Return what is wrong unless the line at *index* matches."""
-        found = self.checked(matcher)
+        indexes = self.find_checked(matcher)
         index %= len(self.all) or 1
-        if index in found:
+        if index in indexes:
             return None
-        expected = f"the {which} {self.name} to match {self.named(matcher)}"
-        if not found:
-            return self.describe(expected, self.nearest(matcher))
-        return self.describe(f"{expected}, but found {numbers(found)}", self.point_at(matcher, index, which))
+        expectation = f"the {position} {self.name} to match {self.name_matcher(matcher)}"
+        if not indexes:
+            return self.describe(expectation, self.nearest(matcher))
+        return self.describe(f"{expectation}, but found {numbers(indexes)}", self.point_at(matcher, index, position))
 
 
 class LinesGroup(OrderedGroup[L]):
@@ -83,29 +85,29 @@ class LinesGroup(OrderedGroup[L]):
     @abstractmethod
     def _items(self, report: Report) -> _Lines[L]: ...
 
-    def includes(self, report: Report, matcher: L, **words: Unpack[Words]) -> None:
+    def includes(self, report: Report, matcher: L, **words: Unpack[ExpectationOptions]) -> None:
         """At least one line matches."""
         self._expect(self._items(report).missing(matcher), words)
 
-    def not_includes(self, report: Report, matcher: L, **words: Unpack[Words]) -> None:
+    def not_includes(self, report: Report, matcher: L, **words: Unpack[ExpectationOptions]) -> None:
         """No line matches."""
         self._expect(self._items(report).present(matcher), words)
 
-    def exactly_one(self, report: Report, matcher: L, **words: Unpack[Words]) -> None:
+    def exactly_one(self, report: Report, matcher: L, **words: Unpack[ExpectationOptions]) -> None:
         """One line matches, and no other."""
-        self._expect(self._items(report).miscounted(matcher, exactly(1)), words)
+        self._expect(self._items(report).count_problem(matcher, exactly(1)), words)
 
-    def size(self, report: Report, expected: int, **words: Unpack[Words]) -> None:
+    def size(self, report: Report, expected: int, **words: Unpack[ExpectationOptions]) -> None:
         """There are exactly so many lines."""
-        self._expect(self._items(report).missized(expected), words)
+        self._expect(self._items(report).size_problem(expected), words)
 
-    def first(self, report: Report, matcher: L, **words: Unpack[Words]) -> None:
+    def first(self, report: Report, matcher: L, **words: Unpack[ExpectationOptions]) -> None:
         """The first line matches."""
-        self._expect(self._items(report).elsewhere(matcher, 0, "first"), words)
+        self._expect(self._items(report).place_problem(matcher, 0, "first"), words)
 
-    def last(self, report: Report, matcher: L, **words: Unpack[Words]) -> None:
+    def last(self, report: Report, matcher: L, **words: Unpack[ExpectationOptions]) -> None:
         """The last line matches."""
-        self._expect(self._items(report).elsewhere(matcher, -1, "last"), words)
+        self._expect(self._items(report).place_problem(matcher, -1, "last"), words)
 
 
 class CommandsGroup(LinesGroup[LineMatcher]):
@@ -114,25 +116,27 @@ class CommandsGroup(LinesGroup[LineMatcher]):
     def _items(self, report: Report) -> _Lines[LineMatcher]:
         return _Lines(report, "command", session_of(report).commands(), LINE_MATCHERS, CommandRun)
 
-    def succeeded(self, report: Report, matcher: LineMatcher, **words: Unpack[Words]) -> None:
+    def succeeded(self, report: Report, matcher: LineMatcher, **words: Unpack[ExpectationOptions]) -> None:
         """A matching command ended with exit code 0."""
-        self._expect(self._ended_otherwise(report, matcher, well=True), words)
+        self._expect(self._exit_problem(report, matcher, well=True), words)
 
-    def failed(self, report: Report, matcher: LineMatcher, **words: Unpack[Words]) -> None:
+    def failed(self, report: Report, matcher: LineMatcher, **words: Unpack[ExpectationOptions]) -> None:
         """A matching command ended with another exit code."""
-        self._expect(self._ended_otherwise(report, matcher, well=False), words)
+        self._expect(self._exit_problem(report, matcher, well=False), words)
 
-    def _ended_otherwise(self, report: Report, matcher: LineMatcher, *, well: bool) -> str | None:
+    def _exit_problem(self, report: Report, matcher: LineMatcher, *, well: bool) -> str | None:
         commands = self._items(report)
-        found = commands.checked(matcher)
+        indexes = commands.find_checked(matcher)
         runs = [event for event in session_of(report).events if isinstance(event, CommandRun)]
-        codes = [runs[index].exit_code for index in found]
+        codes = [runs[index].exit_code for index in indexes]
         if any(code is not None and (code == 0) is well for code in codes):
             return None
         unknown = " (the agent does not report exit codes)" if codes and all(code is None for code in codes) else ""
-        expected = f"{commands.wanted(matcher)} to {'succeed' if well else 'fail'}{unknown}"
+        expectation = f"{commands.describe_wanted(matcher)} to {'succeed' if well else 'fail'}{unknown}"
         lines = [f"{run.command}  (exit code {'unknown' if run.exit_code is None else run.exit_code})" for run in runs]
-        return describe(expected, commands.many, lines, Pointed(found[0]) if found else commands.nearest(matcher))
+        return describe(
+            expectation, commands.many, lines, Pointer(indexes[0]) if indexes else commands.nearest(matcher)
+        )
 
 
 class FileReadsGroup(LinesGroup[TextMatcher]):

@@ -10,9 +10,9 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from whet.grade.expect.group import Pointed, nearest, shorten
+from whet.checks.message import Pointer, nearest, shorten
 from whet.model.session import Session
-from whet.reading.shell_matching import CommandIndex, CommandMatcher, reading_of
+from whet.shell.match import CommandIndex, CommandMatcher, reading_of
 
 TextMatcher: TypeAlias = str | re.Pattern[str] | Callable[[str], bool]
 LineMatcher: TypeAlias = TextMatcher | CommandMatcher
@@ -36,11 +36,11 @@ def matches(matcher: LineMatcher, text: str) -> bool:
 
 
 def equals(matcher: TextMatcher, text: str) -> bool:
-    """Return the same, but a string means the whole text."""
+    """Return whether *text* matches; a string means the whole text."""
     return text == matcher if isinstance(matcher, str) else matches(matcher, text)
 
 
-def shown(matcher: Any) -> str:
+def describe_matcher(matcher: Any) -> str:
     """Return a matcher as a message names it."""
     match matcher:
         case str():
@@ -53,7 +53,7 @@ def shown(matcher: Any) -> str:
             return getattr(matcher, "__name__", None) or repr(matcher)
 
 
-def sought(matcher: Any) -> str | None:
+def comparison_text(matcher: Any) -> str | None:
     """Return a text to compare with when looking for the nearest miss."""
     match matcher:
         case str():
@@ -90,7 +90,7 @@ def says(predicate: Callable[[Any], Any], value: Any) -> bool:
     try:
         answer = predicate(value)
     except Exception as error:
-        error.add_note(f"the predicate {shown(predicate)} was asked about {shorten(repr(value))}")
+        error.add_note(f"the predicate {describe_matcher(predicate)} was asked about {shorten(repr(value))}")
         raise
     if isinstance(answer, bool):
         return answer
@@ -98,7 +98,9 @@ def says(predicate: Callable[[Any], Any], value: Any) -> bool:
     if is_none or inspect.isgenerator(answer) or inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise TypeError(f"the predicate {shown(predicate)} returned a {type(answer).__name__}, which is not an answer")
+        raise TypeError(
+            f"the predicate {describe_matcher(predicate)} returned a {type(answer).__name__}, which is not an answer"
+        )
     return bool(answer)
 
 
@@ -130,38 +132,38 @@ class Finder:
             case _:
                 return [number for number, line in enumerate(self._lines) if matches(matcher, line)]
 
-    def _with_text(self, wanted: str) -> Iterator[int]:
+    def _with_text(self, needle: str) -> Iterator[int]:
         """Yield the lines with this text in them, found in all of the text at once."""
-        at = self._text.find(wanted)
+        at = self._text.find(needle)
         while at >= 0:
             number = bisect_right(self._ends, at)
             # A match that continues on the next line does not count.
-            is_inside = at + len(wanted) < self._ends[number]
+            is_inside = at + len(needle) < self._ends[number]
             if is_inside:
                 yield number
-            at = self._text.find(wanted, self._ends[number] if is_inside else at + 1)
+            at = self._text.find(needle, self._ends[number] if is_inside else at + 1)
 
-    def nearest(self, matcher: LineMatcher) -> Pointed | None:
+    def nearest(self, matcher: LineMatcher) -> Pointer | None:
         """Return the nearest line, with how it was read, which is half of why it does not match."""
         if not isinstance(matcher, CommandMatcher):
-            return nearest(sought(matcher), self._lines)
+            return nearest(comparison_text(matcher), self._lines)
         index = self._index.nearest(matcher)
         return None if index is None else self.read(matcher, index, "nearest")
 
-    def read(self, matcher: LineMatcher, index: int, word: str) -> Pointed | None:
+    def read(self, matcher: LineMatcher, index: int, word: str) -> Pointer | None:
         """Return a line with how it was read, if *matcher* is about that."""
         if not isinstance(matcher, CommandMatcher):
             return None
-        return Pointed(index, word, reading_of(matcher, self._lines[index]))
+        return Pointer(index, word, reading_of(matcher, self._lines[index]))
 
 
 # A finder goes when its session goes.
 _finders: WeakKeyDictionary[Session, dict[str, Finder]] = WeakKeyDictionary()
 
 
-def finder_of(session: Session, what: str, lines: Sequence[str]) -> Finder:
+def finder_of(session: Session, name: str, lines: Sequence[str]) -> Finder:
     """Return the finder of these lines of the session, made on first use."""
     finders = _finders.setdefault(session, {})
-    if what not in finders:
-        finders[what] = Finder(lines)
-    return finders[what]
+    if name not in finders:
+        finders[name] = Finder(lines)
+    return finders[name]

@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from pathlib import Path
+from sysconfig import get_path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
 
-from whet.dataclass import dataclass
-from whet.model.grade import Asked, FailureClass, Location
+from msgspec import Struct
+
+from whet.model.grade import ExplainQuestion, FailureClass, Location
 from whet.model.session import Session
 from whet.reading.text import middle, printable
 
 if TYPE_CHECKING:
-    from whet.grade.context import CheckContext
+    from whet.checks.context import CheckContext
 
 T = TypeVar("T")
-_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _LONGEST_ITEM = 200
 _LONGEST_MESSAGE = 2000
 _MOST_ITEMS = 20
@@ -46,25 +48,24 @@ class ExpectationsFailed(AssertionError):
 
     def __init__(self, failures: Sequence[BaseException]) -> None:
         self.failures = tuple(failures)
-        super().__init__(_merged(self.failures))
-        self.location: Location | None = next((found for failure in failures if (found := location_of(failure))), None)
+        super().__init__(_merge_texts(self.failures))
+        self.location: Location | None = next((value for failure in failures if (value := location_of(failure))), None)
         self.failure_class: FailureClass | None = next(
-            (found for failure in failures if (found := getattr(failure, "failure_class", None))), None
+            (value for failure in failures if (value := getattr(failure, "failure_class", None))), None
         )
 
 
-def questions_of(error: BaseException) -> tuple[Asked, ...]:
+def questions_of(error: BaseException) -> tuple[ExplainQuestion, ...]:
     """Return the questions of a failure, and of all that were merged into it."""
     members = getattr(error, "failures", (error,))
     return tuple(
-        Asked(question=question, location=getattr(member, "location", None), expectation=str(member))
+        ExplainQuestion(question=question, location=getattr(member, "location", None), expectation=str(member))
         for member in members
         if (question := getattr(member, "question", None))
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Pointed:
+class Pointer(Struct, frozen=True):
     """An observed item that a message points at: the nearest miss, or what should not be there."""
 
     index: int
@@ -73,18 +74,18 @@ class Pointed:
 
 
 def describe(
-    expected: str, what: str, observed: Sequence[T], pointed: Pointed | None = None, line: Callable[[T], str] = str
+    expectation: str, noun: str, items: Sequence[T], pointer: Pointer | None = None, line: Callable[[T], str] = str
 ) -> str:
     """Return the whole message: numbered, shortened in the middle, with the item to look at."""
-    lines = [f"expected {expected}"]
-    if not observed:
-        lines.append(f"observed no {what}")
+    lines = [f"expected {expectation}"]
+    if not items:
+        lines.append(f"observed no {noun}")
         return "\n".join(lines)
-    lines.append(f"observed {len(observed)} {what.removesuffix('s') if len(observed) == 1 else what}:")
-    lines += _numbered(observed, line)
-    if pointed is not None:
-        lines.append(f"{pointed.word}: {pointed.index + 1}. {shorten(line(observed[pointed.index]))}")
-        lines += (f"  {line}" for line in pointed.details)
+    lines.append(f"observed {len(items)} {noun.removesuffix('s') if len(items) == 1 else noun}:")
+    lines += _number_lines(items, line)
+    if pointer is not None:
+        lines.append(f"{pointer.word}: {pointer.index + 1}. {shorten(line(items[pointer.index]))}")
+        lines += (f"  {line}" for line in pointer.details)
     return "\n".join(lines)
 
 
@@ -93,7 +94,7 @@ def with_length(text: str) -> str:
     return f"{len(text)} character{'' if len(text) == 1 else 's'}: {shorten(text, 1000)}"
 
 
-def _numbered(items: Sequence[T], line: Callable[[T], str]) -> Iterable[str]:
+def _number_lines(items: Sequence[T], line: Callable[[T], str]) -> Iterable[str]:
     """Yield the items with their numbers; of very many, the first and the last."""
     half = _MOST_ITEMS // 2
     many = len(items) > _MOST_ITEMS
@@ -108,33 +109,33 @@ def shorten(text: str, most: int = _LONGEST_ITEM) -> str:
     return printable(middle(text, most, " ... "))
 
 
-def nearest(wanted: str | None, observed: Sequence[str]) -> Pointed | None:
-    """Return the item that is most like *wanted*, or has a part that is, if any is similar at all."""
-    if not wanted:
+def nearest(needle: str | None, candidates: Sequence[str]) -> Pointer | None:
+    """Return the item that is most like *needle*, or has a part that is, if any is similar at all."""
+    if not needle:
         return None
-    wanted, items = wanted[:_COMPARED], [item[:_LOOKED_AT] for item in observed[:_COMPARED]]
+    needle, items = needle[:_COMPARED], [item[:_LOOKED_AT] for item in candidates[:_COMPARED]]
     matcher = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted)
+    matcher.set_seq2(needle)
     best, index_of_best = _ALIKE, None
     for index, item in enumerate(items):
         matcher.set_seq1(item[:_COMPARED])
         if matcher.quick_ratio() > best and (ratio := matcher.ratio()) > best:
             best, index_of_best = ratio, index
     if index_of_best is None:
-        index_of_best = _nearest_part(wanted, items)
-    return None if index_of_best is None else Pointed(index_of_best)
+        index_of_best = _nearest_part(needle, items)
+    return None if index_of_best is None else Pointer(index_of_best)
 
 
-def _nearest_part(wanted: str, items: Sequence[str]) -> int | None:
-    """Return the item in which as many words as *wanted* has, one after the other, are most like it."""
-    size = len(wanted.split())
+def _nearest_part(needle: str, items: Sequence[str]) -> int | None:
+    """Return the item in which as many words as *needle* has, one after the other, are most like it."""
+    size = len(needle.split())
     places: dict[str, int] = {}
     for index, item in enumerate(items):
         # A name is a part of a path, too.
-        words = item.replace("/", " ").split() if size == 1 and "/" not in wanted else item.split()
+        words = item.replace("/", " ").split() if size == 1 and "/" not in needle else item.split()
         for at in range(len(words) - size + 1):
             places.setdefault(" ".join(words[at : at + size]), index)
-    close = get_close_matches(wanted, places, n=1, cutoff=_PART_ALIKE)
+    close = get_close_matches(needle, places, n=1, cutoff=_PART_ALIKE)
     return places[close[0]] if close else None
 
 
@@ -144,7 +145,7 @@ def place() -> Location | None:
     return None if frame is None else Location(file=frame.f_code.co_filename, line=frame.f_lineno)
 
 
-def _called() -> str:
+def _called_method() -> str:
     """Return the method that the author called, as Python names it."""
     return _entry().f_code.co_qualname
 
@@ -159,24 +160,22 @@ def _entry() -> FrameType:
 
 def location_of(error: BaseException) -> Location | None:
     """Return the line that a failure names, or else the innermost one of its traceback."""
-    named = getattr(error, "location", None)
-    if isinstance(named, Location):
-        return named
+    location = getattr(error, "location", None)
+    if isinstance(location, Location):
+        return location
     frames = traceback.extract_tb(error.__traceback__)
     # If a library raises, the line that called it counts.
-    own = [frame for frame in frames if not frame.filename.startswith(_libraries())] or frames
-    return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
+    author_frames = [frame for frame in frames if not frame.filename.startswith(_libraries())] or frames
+    return Location(file=author_frames[-1].filename, line=author_frames[-1].lineno or 0) if author_frames else None
 
 
 @cache
 def _libraries() -> tuple[str, ...]:
     """Return what the files of whet, of Python and of packages begin with."""
-    from sysconfig import get_path  # noqa: PLC0415 - it takes long to import, and most checks pass
-
     return (_PACKAGE, *(get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")), "<frozen ")
 
 
-def _merged(failures: Sequence[BaseException]) -> str:
+def _merge_texts(failures: Sequence[BaseException]) -> str:
     if len(failures) == 1:
         return str(failures[0])
     lines = [f"{len(failures)} expectations do not hold"]
@@ -184,8 +183,8 @@ def _merged(failures: Sequence[BaseException]) -> str:
         where = location_of(failure)
         head = f"{number}. {Path(where.file).name}:{where.line}: " if where else f"{number}. "
         text = str(failure) if isinstance(failure, AssertionError) else f"{type(failure).__name__}: {failure}"
-        first, *rest = text.split("\n")
-        lines += [head + first, *(f"   {line}" for line in rest)]
+        first, *details = text.split("\n")
+        lines += [head + first, *(f"   {line}" for line in details)]
     return "\n".join(lines)
 
 
@@ -205,28 +204,28 @@ def session_of(report: Report) -> Session:
     raise TypeError(f"the first argument is the session or the context of the check, not a {type(report).__name__}")
 
 
-class Words(TypedDict, total=False):
+class ExpectationOptions(TypedDict, total=False):
     """What an author adds to an expectation: words that come first in its message, and a question for the agent."""
 
     message: str | None
     explain: str | None
 
 
-class Group:
+class Expectations:
     """A set of expectations over one kind of evidence."""
 
     def __init__(self, fail: Fail) -> None:
         self._fail = fail
 
-    def _expect(self, problem: str | None, words: Words) -> None:
+    def _expect(self, problem: str | None, words: ExpectationOptions) -> None:
         """Fail with *problem*, if there is one, after the words of the author."""
-        if unknown := words.keys() - Words.__annotations__.keys():
-            raise TypeError(f"{_called()}() got an unexpected keyword argument '{min(unknown)}'")
+        if unknown := words.keys() - ExpectationOptions.__annotations__.keys():
+            raise TypeError(f"{_called_method()}() got an unexpected keyword argument '{min(unknown)}'")
         if problem is None:
             return
-        for name, given in words.items():
-            if given is not None and not isinstance(given, str):
-                raise TypeError(f"{name} is a string, not a {type(given).__name__}")
+        for name, value in words.items():
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"{name} is a string, not a {type(value).__name__}")
         message = words.get("message")
-        said = f"{middle(message, _LONGEST_MESSAGE, ' ... ')}\n{problem}" if message else problem
-        self._fail(ExpectationFailed(said, location=place(), question=words.get("explain")))
+        text = f"{middle(message, _LONGEST_MESSAGE, ' ... ')}\n{problem}" if message else problem
+        self._fail(ExpectationFailed(text, location=place(), question=words.get("explain")))

@@ -6,25 +6,25 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, Unpack
 
-from whet.dataclass import dataclass
-from whet.grade.expect.group import Pointed, Report, Words, nearest, session_of, shorten
-from whet.grade.expect.items import OrderedGroup, OrderedItems
-from whet.grade.expect.looked import look_at
-from whet.grade.expect.matching import check_matcher, check_predicate, says, shown
-from whet.model.seen import ToolCall
+from msgspec import Struct
+
+from whet.checks.items import OrderedGroup, OrderedItems
+from whet.checks.looked_at import look_at
+from whet.checks.matching import check_matcher, check_predicate, describe_matcher, says
+from whet.checks.message import ExpectationOptions, Pointer, Report, nearest, session_of, shorten
+from whet.model.events import ToolCall
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class Tool(Struct, frozen=True, kw_only=True):
     """A tool call to look for: by its name and by what `where` says of its arguments."""
 
     tool: str | re.Pattern[str] | None = None
     where: Callable[[Any], bool] | None = None
 
     def __str__(self) -> str:
-        parts = [shown(self.tool)] if self.tool is not None else ["any tool"]
+        parts = [describe_matcher(self.tool)] if self.tool is not None else ["any tool"]
         if self.where is not None:
-            parts.append(f"where {shown(self.where)}")
+            parts.append(f"where {describe_matcher(self.where)}")
         return " ".join(parts)
 
 
@@ -38,24 +38,24 @@ class ToolCallsGroup(OrderedGroup[ToolMatcher]):
     def _items(self, report: Report) -> _ToolCalls:
         return _ToolCalls(report)
 
-    def has(self, report: Report, matcher: ToolMatcher, **words: Unpack[Words]) -> None:
+    def has(self, report: Report, matcher: ToolMatcher, **words: Unpack[ExpectationOptions]) -> None:
         """At least one call matches."""
         self._expect(self._items(report).missing(matcher), words)
 
-    def not_has(self, report: Report, matcher: ToolMatcher, **words: Unpack[Words]) -> None:
+    def not_has(self, report: Report, matcher: ToolMatcher, **words: Unpack[ExpectationOptions]) -> None:
         """No call matches."""
         self._expect(self._items(report).present(matcher), words)
 
-    def sequence(self, report: Report, matchers: Sequence[ToolMatcher], **words: Unpack[Words]) -> None:
+    def sequence(self, report: Report, matchers: Sequence[ToolMatcher], **words: Unpack[ExpectationOptions]) -> None:
         """Calls match these one after the other, with anything in between."""
-        self._expect(self._items(report).interrupted(matchers), words)
+        self._expect(self._items(report).sequence_problem(matchers), words)
 
 
 class _ToolCalls(OrderedItems[ToolMatcher, ToolCall]):
     many = "tool calls"
     matchers = "tools"
-    one = "call of"
-    several = "calls of"
+    singular = "call of"
+    plural = "calls of"
 
     def __init__(self, report: Report) -> None:
         self._session = session_of(report)
@@ -77,11 +77,11 @@ class _ToolCalls(OrderedItems[ToolMatcher, ToolCall]):
         if name is None:
             return super().find(matcher)
         # By name there is an index: a session may have very many calls.
-        named = self._session.tool_positions(name)
-        return named if matcher == name else [index for index in named if self.matches(matcher, self.all[index])]
+        indexes = self._session.tool_positions(name)
+        return indexes if matcher == name else [index for index in indexes if self.matches(matcher, self.all[index])]
 
-    def look_at(self, found: Sequence[int]) -> None:
-        look_at(self._session, ToolCall, found)
+    def look_at(self, indexes: Sequence[int]) -> None:
+        look_at(self._session, ToolCall, indexes)
 
     def matches(self, matcher: ToolMatcher, item: ToolCall) -> bool:
         match matcher:
@@ -97,30 +97,32 @@ class _ToolCalls(OrderedItems[ToolMatcher, ToolCall]):
     def line(self, item: ToolCall) -> str:
         return f"{item.tool} {shorten(repr(item.args))}" if item.args else item.tool
 
-    def named(self, matcher: ToolMatcher) -> str:
-        return str(matcher) if isinstance(matcher, Tool) else shown(matcher)
+    def name_matcher(self, matcher: ToolMatcher) -> str:
+        return str(matcher) if isinstance(matcher, Tool) else describe_matcher(matcher)
 
-    def nearest(self, matcher: ToolMatcher) -> Pointed | None:
+    def nearest(self, matcher: ToolMatcher) -> Pointer | None:
         return nearest(_name(matcher), [call.tool for call in self.all])
 
-    def order(self, first: ToolMatcher, one: Sequence[int], second: ToolMatcher, other: Sequence[int]) -> str:
-        if one and other:
-            return f"{one[0] + 1} is not before {other[0] + 1}"
-        return f"{self.named(second if one else first)} was not called"
+    def order(
+        self, first: ToolMatcher, first_indexes: Sequence[int], second: ToolMatcher, second_indexes: Sequence[int]
+    ) -> str:
+        if first_indexes and second_indexes:
+            return f"{first_indexes[0] + 1} is not before {second_indexes[0] + 1}"
+        return f"{self.name_matcher(second if first_indexes else first)} was not called"
 
-    def interrupted(self, matchers: Sequence[ToolMatcher]) -> str | None:
+    def sequence_problem(self, matchers: Sequence[ToolMatcher]) -> str | None:
         """Return what is wrong unless calls match these one after the other."""
         self.check_list(matchers)
         at = 0
         for number, matcher in enumerate(matchers, 1):
             calls = enumerate(self.all[at:], at)
-            found = next((index for index, call in calls if self.matches(matcher, call)), None)
-            if found is None:
-                chain = ", then ".join(map(self.named, matchers))
+            match_index = next((index for index, call in calls if self.matches(matcher, call)), None)
+            if match_index is None:
+                chain = ", then ".join(map(self.name_matcher, matchers))
                 after = f"not called after call {at}" if at else "never called"
-                expected = f"{chain}; step {number}, {self.named(matcher)}, was {after}"
-                return self.describe(expected, self.nearest(matcher))
-            at = found + 1
+                expectation = f"{chain}; step {number}, {self.name_matcher(matcher)}, was {after}"
+                return self.describe(expectation, self.nearest(matcher))
+            at = match_index + 1
         return None
 
 

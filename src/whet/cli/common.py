@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from math import isnan
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from whet.cli.grammar.application import TYPED
+from whet.cli.grammar.options import option, select_words
+from whet.cli.grammar.parts import PartName
+from whet.cli.grammar.quantities import Duration
 from whet.errors import UsageError
-from whet.plan.settings_table import GIVEN, Setting
+from whet.plan.settings.table import GIVEN, Setting
+
+if TYPE_CHECKING:
+    from whet.report.screen import Screen
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
+
+
+class SomeText(click.ParamType[str]):
+    """A text that must not be empty: an unset shell variable does not mean everything."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return *value* as it is."""
+        if not str(value).strip():
+            self.fail("must not be empty", param, ctx)
+        return str(value)
 
 
 class FilePath(click.Path):
@@ -25,20 +45,10 @@ class FilePath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return *value* as a `Path`."""
-        if not str(value).strip():
-            self.fail("must not be empty", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(SOME_TEXT.convert(value, param, ctx), param, ctx)
 
 
-class Number(click.FloatRange):
-    """A number in a range, which NaN is not."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return *value* as a number."""
-        number = super().convert(value, param, ctx)
-        return self.fail(f"{value} is not a number", param, ctx) if isnan(number) else number
-
-
+SOME_TEXT = SomeText()
 FILE = FilePath()
 AT_LEAST_1 = click.IntRange(min=1)
 EXPORT_FORMATS = ("atif", "csv", "jsonl", "otlp", "parquet")
@@ -47,6 +57,17 @@ REPORT_FORMATS = ("json", "markdown", "csv")
 EVAL_FORMATS = (*REPORT_FORMATS, "html")
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+RESULTS_JSON = click.option(
+    "--json", "results_json", is_flag=True, help="Print the results as JSON, as --reporter json does."
+)
+SPLIT = option(
+    "--split",
+    "splits",
+    multiple=True,
+    type=PartName(),
+    metavar="PART",
+    help="Take only the cases that are practice, held-out or sealed (repeatable).",
+)
 CONFIG = click.option(
     "--config", "config_file", type=FILE, metavar="FILE", help="Read settings from this file, and search for no other."
 )
@@ -56,17 +77,25 @@ def setting(name: str, *flags: str, **words: Any) -> Decorator[Any]:
     """Return the option that sets the setting *name*, from its row; *flags* and *words* replace those of the row."""
     row = GIVEN[name][1]
     assert row.flag
-    return click.option(
+    return option(
         *(flags or (row.flag.name,)),
         name,
         **{"type": _type(row), "multiple": row.many, "metavar": row.flag.metavar, "help": row.flag.help}
         | ({"is_flag": True, "default": None} if row.kind == "flag" else {})
+        | ({"shell_complete": partial(_complete_choice, row)} if row.extensions else {})
         | words,
     )
 
 
+def _complete_choice(row: Setting, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Return our own names; those of extensions would have to be looked for."""
+    return [name for name in row.choices if name.startswith(incomplete)]
+
+
 def _type(row: Setting) -> click.ParamType[Any] | None:
     """Return how click reads a value. Reading the settings refuses a value that is too large."""
+    if row.flag is not None and row.flag.unit is not None:
+        return Duration(row.flag.unit)
     if row.extensions:
         # Reading the settings refuses an unknown name.
         return None
@@ -79,67 +108,49 @@ def _type(row: Setting) -> click.ParamType[Any] | None:
     return FILE if row.place == "path" else None
 
 
-def given_settings(given: Mapping[str, Any], *, but: Collection[str] = ()) -> dict[str, Any]:
+def given_settings(options: Mapping[str, Any], *, but: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings that you typed, *but* the options that mean something else to the command."""
-    return {name: given[name] for name in GIVEN if name not in but and given.get(name) not in (None, ())}
+    settings = {name: options[name] for name in GIVEN if name not in but and options.get(name) not in (None, ())}
+    if options.get("results_json"):
+        settings["reporters"] = (*settings.get("reporters", ()), "json")
+    return settings
 
 
 def with_options(options: Sequence[Decorator[Any]]) -> Decorator[Any]:
     """Return a decorator that adds *options*, in the order in which the help lists them."""
 
     def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
+        for decorate in reversed(options):
+            command = decorate(command)
         return command
 
     return add
 
 
-# The key under which a context keeps the words after the name of the command.
-TYPED = "whet.typed"
-# Options that select from a suite, say when to stop, or do something else than run it.
-_SELECTING = frozenset(
+# Options that select from a suite, say when to stop, or do something else than run it, by their parameters.
+SELECTING = frozenset(
     (
-        *("--case", "--task", "--tag", "--runner", "--shard", "--last-failed", "--dry-run", "--resume"),
-        *("--until-decided", "--effect", "--max-rounds", "--margin", "--gate"),
+        *("cases", "parts", "tags", "splits", "runners", "shard", "last_failed", "changed", "stop_early"),
+        *("dry_run", "resume", "until_decided", "effect", "max_rounds", "margin", "goal", "gate"),
     )
 )
 
 
 def typed_again() -> tuple[str, ...]:
     """Return the words you typed, without the options that select."""
-    return _typed(lambda name: name not in _SELECTING, others=True)
+    return _typed_words(lambda name: name not in SELECTING, with_arguments=True)
 
 
 def typed_for_resume(*names: str) -> tuple[str, ...]:
-    """Return the options in *names* that you typed: the record does not hold these."""
-    return _typed(lambda name: name in names, others=False)
+    """Return the options of the parameters *names* that you typed: the record does not hold these."""
+    return _typed_words(lambda name: name in names, with_arguments=False)
 
 
-def _typed(wanted: Callable[[str], bool], *, others: bool) -> tuple[str, ...]:
+def _typed_words(is_wanted: Callable[[str], bool], *, with_arguments: bool) -> tuple[str, ...]:
     context = click.get_current_context(silent=True)
     if context is None:
         return ()
-    return tuple(_chosen(context.meta.get(TYPED, ()), context.command, wanted, others=others))
-
-
-def _chosen(
-    words: Sequence[str], command: click.Command, wanted: Callable[[str], bool], *, others: bool
-) -> Iterator[str]:
-    """Yield the *wanted* options with their values, and with *others* the words that are not options."""
-    flags = {
-        name for option in command.params if isinstance(option, click.Option) and option.is_flag for name in option.opts
-    }
-    rest = iter(words)
-    for word in rest:
-        name, equals, _ = word.partition("=")
-        if word == "--":
-            yield from (word, *rest) if others else ()
-        elif not word.startswith("-"):
-            yield from [word] if others else []
-        else:
-            value = [] if equals or name in flags else [next(rest, "")]
-            yield from (word, *value) if wanted(name) else ()
+    return tuple(select_words(context.meta.get(TYPED, ()), context.command, is_wanted, with_arguments=with_arguments))
 
 
 def write_out(chunks: Iterable[bytes], output: Path | None) -> None:
@@ -149,13 +160,35 @@ def write_out(chunks: Iterable[bytes], output: Path | None) -> None:
         sys.stdout.buffer.writelines(chunks)
         return
     # Printing to stdout does not need it.
-    from whet.report.json import replacing
+    from whet.report.files.json import replacing
 
     try:
         with replacing(output) as file:
             file.writelines(chunks)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from error
+
+
+def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    """Print *lines* to *stream* or stdout, broken between words on a terminal."""
+    screen = screen_of(stream or sys.stdout)
+    click.echo(screen.text(lines), nl=False, file=screen.stream, color=screen.colour)
+
+
+def screen_of(stream: TextIO) -> Screen:
+    """Return what lays out lines for *stream*, and colours them if they are for people."""
+    # Imported here: --help does not need it.
+    from whet.report.screen import Screen
+
+    return Screen(stream, os.environ)
+
+
+def print_document(document: Any) -> None:
+    """Print *document* as indented JSON, and nothing else."""
+    # Imported here: --help does not need it.
+    from whet.model import codec
+
+    click.echo(codec.encode_pretty(document).decode().rstrip())
 
 
 def write_new(path: Path, text: str, hint: str | None = None) -> None:

@@ -3,31 +3,67 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import CONFIG, FILE, JSON, Number, given_settings, setting, with_options
+from whet import exit_codes
+from whet.cli.common import (
+    CONFIG,
+    FILE,
+    JSON,
+    SPLIT,
+    given_settings,
+    print_document,
+    print_lines,
+    screen_of,
+    setting,
+    with_options,
+)
+from whet.cli.grammar.candidates import complete_runs
+from whet.cli.grammar.quantities import Number, Percent, Points
 from whet.errors import UsageError
+from whet.model.comparison import GOALS
 
 if TYPE_CHECKING:
+    from whet.model.comparison import Goal
     from whet.model.request import Settings
+    from whet.model.suite import Part
 
 
-_POINTS = Number(0, 100)
+_POINTS = Points(0, 100)
+
+
+def _refuse_skills(_ctx: click.Context, _param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse two skills where arms or runs are asked for, with the command that runs them."""
+    if len(names) == len(("A", "B")) and all((Path(name) / "SKILL.md").is_file() for name in names):
+        old, new = map(shlex.quote, names)
+        raise UsageError(
+            f"{old} and {new} are skills, and a comparison reads runs",
+            hint=f"run them first: whet run {old} --arm old=skill:{old} --arm new=skill:{new}",
+        )
+    return names
+
+
 _COMPARED = with_options(
     (
-        click.argument("names", metavar="[RUN] [A B]", nargs=-1),
+        click.argument("names", metavar="[RUN] [A B]", nargs=-1, shell_complete=complete_runs, callback=_refuse_skills),
         click.option(
             "--margin",
             type=_POINTS,
-            default=5.0,
-            show_default=True,
             metavar="POINTS",
-            help="How many points worse still counts as not worse.",
+            help="How many points worse still counts as not worse (default: that of a run until decided, or 5).",
+        ),
+        click.option(
+            "--goal",
+            type=click.Choice(GOALS),
+            help="Ask whether B takes less money, time or tokens and is not worse.",
         ),
         click.option("--shared", is_flag=True, help="Compare two runs on the cases that both have."),
+        SPLIT,
         click.option("--per-runner", is_flag=True, help="Give each runner its own 5 %, instead of one for all."),
     )
 )
@@ -42,78 +78,109 @@ _FIND = setting("output_dir", help="Find runs in this folder.")
 def compare_command(
     names: tuple[str, ...],
     *,
-    margin: float,
+    margin: float | None,
+    goal: Goal | None,
     shared: bool,
+    splits: tuple[Part, ...],
     per_runner: bool,
     as_json: bool,
     config_file: Path | None,
-    **given: Any,
+    **options: Any,
 ) -> int:
     """Compare arm B with arm A of RUN, or run B with run A.
 
     RUN is the folder of a run, its id, or "latest" (default). Without A and B, whet compares every arm with the first.
     """
-    from whet.report.deciding import compare, encode
+    from whet.report.decisions.compare import compare
 
-    found = compare(names, _settings(given, config_file), margin=margin / 100, shared=shared, per_runner=per_runner)
-    click.echo(encode(found.document()) if as_json else "\n".join(found.lines()))
-    return 0
+    settings = _settings(options, config_file)
+    comparison = compare(
+        names, settings, margin=_share(margin), goal=goal, shared=shared, per_runner=per_runner, splits=splits
+    )
+    if as_json:
+        print_document(comparison.document())
+    else:
+        print_lines(comparison.lines(screen_of(sys.stdout)))
+    return exit_codes.DONE
 
 
 @click.command("gate", short_help="Exit with 0, 1 or 5: not worse, worse, or not known yet.")
 @_COMPARED
 @click.option("--like-these", is_flag=True, help="Require that other cases like these are better too.")
 @click.option("--max-cost-ratio", type=Number(0, min_open=True), metavar="X", help="Allow X times the cost.")
-@click.option("--min-rate", type=_POINTS, metavar="PERCENT", help="Require that so many trials pass; compare nothing.")
+@click.option(
+    "--min-rate", type=Percent(0, 100), metavar="PERCENT", help="Require that so many trials pass; compare nothing."
+)
 @click.option("--min-score", type=Number(0, 1), metavar="SCORE", help="Require this mean score; compare nothing.")
 @click.option("--baseline", metavar="NAME", help="Compare with this stored baseline.")
+@click.option(
+    "--judge-agreement",
+    type=Percent(0, 100),
+    metavar="PERCENT",
+    help="Let nothing pass that rests on a judge unless labels show that it is right so often.",
+)
+@click.option("--judge-counted", is_flag=True, help="Decide by labels of people instead of the judge.")
+@click.option("--pairwise", is_flag=True, help="Require that whet judge pairs found B's answers better.")
 @JSON
 @_FIND
 @CONFIG
 def gate_command(
     names: tuple[str, ...],
     *,
-    margin: float,
+    margin: float | None,
+    goal: Goal | None,
     shared: bool,
+    splits: tuple[Part, ...],
     per_runner: bool,
     like_these: bool,
     max_cost_ratio: float | None,
     min_rate: float | None,
     min_score: float | None,
     baseline: str | None,
+    judge_agreement: float | None,
+    judge_counted: bool,
+    pairwise: bool,
     as_json: bool,
     config_file: Path | None,
-    **given: Any,
+    **options: Any,
 ) -> int:
     """Decide whether arm B may replace arm A. If that is not known yet, say what would decide it.
 
     \b
     Exit codes:
-      0  better, or not worse
-      1  worse
+      0  better, or not worse; with --goal: not worse, and cheaper, faster or shorter
+      1  worse; with --goal: worse, or dearer, slower or longer
       2  there is nothing to compare
       5  not known yet
     """
-    from whet.report.deciding import encode, gate
+    from whet.report.decisions.compare import gate
 
     alone = next(
         (name for name, least in (("--min-rate", min_rate), ("--min-score", min_score)) if least is not None), None
     )
-    if alone and (baseline is not None or max_cost_ratio is not None):
-        raise UsageError(f"{alone} is for one run by itself", hint="leave out --baseline and --max-cost-ratio")
+    if alone and any(option is not None for option in (baseline, goal, max_cost_ratio)):
+        raise UsageError(f"{alone} is for one run by itself", hint="leave out --baseline, --goal and --max-cost-ratio")
     outcome = gate(
         names,
-        _settings(given, config_file),
-        margin=margin / 100,
+        _settings(options, config_file),
+        margin=_share(margin),
+        goal=goal,
         shared=shared,
         per_runner=per_runner,
         like_these=like_these,
         max_cost_ratio=max_cost_ratio,
-        min_rate=None if min_rate is None else min_rate / 100,
+        min_rate=_share(min_rate),
         min_score=min_score,
         baseline=baseline,
+        splits=splits,
+        judge_agreement=_share(judge_agreement),
+        judge_counted=judge_counted,
+        pairwise=pairwise,
     )
-    click.echo(encode(outcome.document()) if as_json else "\n".join(outcome.lines()))
+    if as_json:
+        print_document(outcome.document())
+    else:
+        print_lines(outcome.lines(screen_of(sys.stdout)))
     return outcome.code
 
 
@@ -124,73 +191,99 @@ def baseline_command() -> None:
 
 @baseline_command.command("save")
 @click.argument("name")
-@click.argument("run", default="latest")
+@click.argument("run", default="latest", shell_complete=complete_runs)
 @_FIND
 @CONFIG
-def save(name: str, run: str, config_file: Path | None, **given: Any) -> int:
+def save(name: str, run: str, config_file: Path | None, **options: Any) -> int:
     """Store every arm of RUN (default: latest) as the baseline NAME."""
-    from whet.report.deciding import store_baseline
+    from whet.report.decisions.compare import store_baseline
 
-    click.echo(store_baseline(name, run, _settings(given, config_file)))
-    return 0
+    click.echo(store_baseline(name, run, _settings(options, config_file)))
+    return exit_codes.DONE
 
 
 @click.command("plan", short_help="Say how many trials, dollars and hours a decision takes.")
-@click.argument("suite", type=FILE)
+@click.argument("paths", metavar="[PATH]...", type=FILE, nargs=-1)
 @click.option(
     "--effect",
     type=Number(0.1, 100),
-    required=True,
+    default=10.0,
+    show_default=True,
     metavar="POINTS",
     help="The difference to find.",
 )
 @click.option(
     "--power",
-    type=Number(50, 99.9),
+    type=Percent(50, 99.9),
     default=80.0,
     show_default=True,
     metavar="PERCENT",
     help="In how many of 100 runs to find it.",
 )
 @click.option("--arms", type=click.IntRange(2, 100), default=2, show_default=True, metavar="N", help="How many arms.")
-@click.option("--from", "pilot", metavar="RUN", help="Learn from this run (default: the newest of SUITE).")
+@click.option(
+    "--from",
+    "pilot",
+    metavar="RUN",
+    shell_complete=complete_runs,
+    help="Learn from this run (default: the newest of the suite).",
+)
 @click.option("--max-cost", type=Number(0, min_open=True), metavar="USD", help="Also say what this much decides.")
+@SPLIT
 @JSON
 @_FIND
 @CONFIG
 def plan_command(
-    suite: Path,
+    paths: tuple[Path, ...],
     *,
     effect: float,
     power: float,
     arms: int,
     pilot: str | None,
     max_cost: float | None,
+    splits: tuple[Part, ...],
     as_json: bool,
     config_file: Path | None,
-    **given: Any,
+    **options: Any,
 ) -> int:
-    """Say how many trials per case and arm you need to find a difference of --effect points."""
-    from whet.report.deciding import encode
-    from whet.report.planning import plan_trials
+    """Say how many trials per case and arm you need to find a difference of --effect points.
 
-    if not suite.exists():
-        raise UsageError(f"{suite}: no such file")
-    found = plan_trials(
-        suite,
-        _settings(given, config_file, suite),
-        effect=effect / 100,
-        power=power / 100,
-        arms=arms,
-        pilot=pilot,
-        max_cost=max_cost,
-    )
-    click.echo(encode(found.document()) if as_json else "\n".join(found.lines()))
-    return 0
+    PATH is a suite, a benchmark, a skill, or a folder of these; each suite has a plan of its own.
+    """
+    from whet.cli.grammar.targets import find_named
+    from whet.report.decisions.documents import PlansDocument
+    from whet.report.decisions.plan import plan_trials
+
+    plans = [
+        plan_trials(
+            suite.path,
+            _settings(options, config_file, suite.path),
+            effect=effect / 100,
+            power=power / 100,
+            arms=arms,
+            pilot=pilot,
+            max_cost=max_cost,
+            splits=splits,
+        )
+        for suite in find_named(paths)
+    ]
+    documents = tuple(plan.document() for plan in plans)
+    if as_json:
+        print_document(documents[0] if len(plans) == 1 else PlansDocument(plans=documents))
+        return exit_codes.DONE
+    for plan in plans:
+        if len(plans) > 1:
+            print_lines([str(plan.suite)])
+        print_lines(plan.lines(screen_of(sys.stdout)))
+    return exit_codes.DONE
 
 
-def _settings(given: dict[str, Any], config_file: Path | None, start: Path | None = None) -> Settings:
-    from whet.plan.settings import load_settings
+def _share(points: float | None) -> float | None:
+    return None if points is None else points / 100
 
-    flags = given_settings(given)
+
+def _settings(options: dict[str, Any], config_file: Path | None, start: Path | None = None) -> Settings:
+    from whet.plan.settings.load import load_settings
+
+    flags = given_settings(options)
     return load_settings(start or Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)

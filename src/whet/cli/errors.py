@@ -5,63 +5,45 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TextIO
 
 import click
 
-from whet.errors import ConfigError, Problem, RecordLost, SuiteError, UnknownName, WhetError
-
-USAGE = 2
-NOT_RECORDED = 4
-INTERNAL = 70
-NOT_PRINTED = 74
-INTERRUPTED = 130
-# What a shell reports for any program that wrote to a closed pipe.
-BROKEN_PIPE = 141
+from whet import exit_codes
+from whet.errors import ConfigError, Problem, RecordLost, SuiteError, WhetError, harmless
 
 _RED, _DIM, _RESET = "\033[1;31m", "\033[2m", "\033[0m"
 
 
-def guarded(action: Callable[[], int]) -> int:  # noqa: PLR0911 - one ending for each kind of error
+def guard(action: Callable[[], int]) -> int:  # noqa: PLR0911 - one ending for each kind of error
     """Return the exit code of *action*, or print what it raised and return the code for that."""
     _print_any_name()
     try:
-        return _flushed(action)
+        return _run_and_flush(action)
     except WhetError as error:
         return _report(error)
     except click.ClickException as error:
-        return _report(_translated(error))
+        return _report(_translate(error))
     except (KeyboardInterrupt, click.Abort):
         _write([("interrupted", None)])
-        return INTERRUPTED
+        return exit_codes.INTERRUPTED
     except MemoryError:
         _write([("error[memory]: whet ran out of memory", "give it more, or run fewer trials at the same time")])
-        return INTERNAL
+        return exit_codes.INTERNAL
     except SystemExit:
         # whet never exits like this: an extension did, and its exit code says nothing about the run.
         return _report_bug()
     except Exception as error:  # noqa: BLE001 - the outermost place, so the last chance to report it
         if isinstance(error, BrokenPipeError) and _stdout_is_gone():
-            return _leave_stdout(BROKEN_PIPE)
+            return _leave_stdout(exit_codes.READER_GONE)
         # Imported here and not above, as in the functions below: only an error needs it.
         from whet.reading.paths import refusal
 
-        if refused := refusal(error):
-            return _report(refused)
+        if refusal_error := refusal(error):
+            return _report(refusal_error)
         if isinstance(error, OSError) and _stdout_is_full():
             _write([(f"error[stdout]: cannot write to stdout: {error.strerror}", None)])
-            return _leave_stdout(NOT_PRINTED)
+            return _leave_stdout(exit_codes.NOT_WRITTEN)
         return _report_bug()
-
-
-def no_such(kind: str, name: str, known: Iterable[str]) -> UnknownName:
-    """Return the error for an unknown *name*, with the nearest known one."""
-    from difflib import get_close_matches
-
-    known = list(known)
-    near = get_close_matches(name, known, n=1)
-    hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(known)}"
-    return UnknownName(f'no {kind} is called "{name}"', hint=hint)
 
 
 def warn(problems: Iterable[Problem]) -> None:
@@ -74,12 +56,16 @@ def warn_of(messages: Iterable[str]) -> None:
     _write((f"warning: {message}", None) for message in messages)
 
 
-def _flushed(action: Callable[[], int]) -> int:
+def _run_and_flush(action: Callable[[], int]) -> int:
     """Return the exit code of *action* after its output is written."""
     try:
         code = action()
     except click.exceptions.Exit as ended:
         code = ended.exit_code
+    except click.exceptions.NoArgsIsHelpError as alone:
+        # The message is the help of a group that was typed without a command.
+        click.echo(alone.message, err=True)
+        code = exit_codes.USAGE
     try:
         sys.stdout.flush()
     except OSError:
@@ -92,7 +78,7 @@ def _flushed(action: Callable[[], int]) -> int:
 
 def _report(error: WhetError) -> int:
     _write(_lines(error))
-    return NOT_RECORDED if isinstance(error, RecordLost) else USAGE
+    return exit_codes.RECORD_LOST if isinstance(error, RecordLost) else exit_codes.USAGE
 
 
 def _lines(error: WhetError) -> Iterator[tuple[str, str | None]]:
@@ -118,16 +104,16 @@ def _write(lines: Iterable[tuple[str, str | None]]) -> None:
     stream = sys.stderr
     if stream is None:
         return
-    colour = _wants_colour(stream)
+    # Imported here: only an error needs it.
+    from whet.reading.text import wants_colour
+
+    colour = wants_colour(stream, os.environ)
     for line, hint in lines:
-        mark, colon, rest = line.partition(": ")
-        stream.write(f"{_RED}{mark}{_RESET}{colon}{rest}\n" if colour else f"{line}\n")
-        for part in (hint or "").splitlines():
+        safe_line = harmless(line)
+        mark, colon, message = safe_line.partition(": ")
+        stream.write(f"{_RED}{mark}{_RESET}{colon}{message}\n" if colour else f"{safe_line}\n")
+        for part in harmless(hint or "").splitlines():
             stream.write(f"  {_DIM}{part}{_RESET}\n" if colour else f"  {part}\n")
-
-
-def _wants_colour(stream: TextIO) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 # What click calls a value by its types, in words for people.
@@ -139,13 +125,15 @@ _CLICKS_WORDS = {
 }
 
 
-def _translated(error: click.ClickException) -> WhetError:
+def _translate(error: click.ClickException) -> WhetError:
     """Return a click error in our form, with a hint."""
     near = getattr(error, "possibilities", None)
     message = error.message if near else error.format_message()
     for theirs, ours in _CLICKS_WORDS.items():
         message = message.replace(theirs, ours)
     context = getattr(error, "ctx", None)
+    # Click lists choices one below the other.
+    message = message.replace("\n\t", " ")
     path = context.command_path if context is not None else "whet"
     hint = f'did you mean "{near[0]}"?' if near else f'see "{path} --help"'
     return _ClickError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
@@ -162,7 +150,7 @@ def _report_bug() -> int:
 
     traceback.print_exc()
     _write([("error[internal]: this is a bug in whet: please report it with the lines above", None)])
-    return INTERNAL
+    return exit_codes.INTERNAL
 
 
 def _print_any_name() -> None:
@@ -174,7 +162,7 @@ def _print_any_name() -> None:
 
 def _stdout_is_gone() -> bool:
     """Return whether the reader of stdout went away; a broken pipe to another program is a bug of ours."""
-    from whet.report.reporter import reader_is_gone
+    from whet.report.contract import reader_is_gone
 
     return reader_is_gone(sys.stdout)
 

@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import CONFIG, EXPORT_FORMATS, FILE, JSON, REPORT_FORMATS, given_settings, setting, write_out
+from whet import exit_codes
+from whet.cli.common import (
+    CONFIG,
+    EXPORT_FORMATS,
+    FILE,
+    JSON,
+    REPORT_FORMATS,
+    RESULTS_JSON,
+    given_settings,
+    print_document,
+    print_lines,
+    screen_of,
+    setting,
+    write_out,
+)
+from whet.cli.grammar.candidates import complete_runs
+from whet.cli.grammar.quantities import Points
 from whet.errors import UsageError
 from whet.reading.text import count
 
 if TYPE_CHECKING:
-    from whet.record.verifying import Verified
+    from whet.record.verify.verify import Verification
+    from whet.report.screen import Screen
 
 
 @click.command("merge", short_help="Make one record of the shards of a run.")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_runs)
 @click.option("--partial", is_flag=True, help="Merge what there is, although shards or trials are missing.")
 @setting("output_dir", help="Find RUN in this folder, and create the new run there.")
 @setting("reporters")
+@RESULTS_JSON
 @CONFIG
-def merge_command(runs: tuple[str, ...], partial: bool, config_file: Path | None, **given: Any) -> int:
+def merge_command(runs: tuple[str, ...], partial: bool, config_file: Path | None, **options: Any) -> int:
     """Make one record of runs that were started with --shard, and report on it.
 
     RUN is the folder of a run or of a batch, its id, or a folder in which such folders lie. The runs stay as they are.
@@ -35,20 +54,21 @@ def merge_command(runs: tuple[str, ...], partial: bool, config_file: Path | None
       2  nothing was merged: correct what the error says
       3  none failed, but some errored, or with --partial some are missing
     """
-    from whet.run.merge import merge
+    from whet.run.other.merge import merge
 
-    return merge(runs, partial=partial, flags=given_settings(given), config_file=config_file)
+    return merge(runs, partial=partial, flags=given_settings(options), config_file=config_file)
 
 
 @click.command("regrade", short_help="Apply the current checks of a suite to a recorded run.")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=complete_runs)
 @click.option("--suite", type=FILE, metavar="FILE", help="Use the checks of this suite (default: the one that ran).")
 @setting("max_parallel", help="Grade at most N trials at the same time.")
 @setting("sandbox", help="The sandbox that commands of checks run in.")
 @setting("output_dir", help="Find RUN in this folder, and create the new run there.")
 @setting("reporters")
+@RESULTS_JSON
 @CONFIG
-def regrade_command(run: str, suite: Path | None, config_file: Path | None, **given: Any) -> int:
+def regrade_command(run: str, suite: Path | None, config_file: Path | None, **options: Any) -> int:
     """Apply the current checks of a suite to what RUN recorded, and report which verdicts change.
 
     RUN is the folder of a run, its id, or "latest". Starts no agent. Exit codes are those of "whet run".
@@ -56,19 +76,17 @@ def regrade_command(run: str, suite: Path | None, config_file: Path | None, **gi
     if suite is not None and not suite.exists():
         raise UsageError(f"{suite}: no such file")
     # Imported here and not above, as in every command: its --help does not need it.
-    from whet.run.regrade import regrade
+    from whet.run.other.regrade import regrade
 
-    return regrade(run, suite=suite, flags=given_settings(given), config_file=config_file)
-
-
-_CHANGED = 1
+    return regrade(run, suite=suite, flags=given_settings(options), config_file=config_file)
 
 
 @click.command("verify", short_help="Check that nothing changed the record of a run.")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_runs)
 @setting("output_dir", help="Find RUN in this folder.")
+@JSON
 @CONFIG
-def verify_command(runs: tuple[str, ...], config_file: Path | None, **given: Any) -> int:
+def verify_command(runs: tuple[str, ...], as_json: bool, config_file: Path | None, **options: Any) -> int:
     """Check whether anything in the record of each RUN changed after whet wrote it, and where.
 
     RUN is the folder of a run, its id, or "latest".
@@ -79,32 +97,53 @@ def verify_command(runs: tuple[str, ...], config_file: Path | None, **given: Any
       1  something changed
       2  not a run
     """
-    from whet.plan.settings import load_settings
+    from whet.plan.settings.load import load_settings
     from whet.record.batches import find_runs
-    from whet.record.verifying import verify
+    from whet.record.verify.verify import verify
 
-    settings = load_settings(Path.cwd(), flags=given_settings(given), environ=os.environ, config_file=config_file)
+    settings = load_settings(Path.cwd(), flags=given_settings(options), environ=os.environ, config_file=config_file)
     folders = [folder for run in runs for folder in find_runs(run, settings.output_dir)]
-    found = [(folder, verify(folder)) for folder in folders]
-    for folder, verified in found:
-        for line in _lines(folder, verified):
-            click.echo(line)
-    return _CHANGED if any(verified.problems for _, verified in found) else 0
+    verifications = [(folder, verify(folder)) for folder in folders]
+    code = exit_codes.FAILED if any(verification.problems for _, verification in verifications) else exit_codes.DONE
+    if as_json:
+        _print_verifications(verifications)
+        return code
+    for folder, verification in verifications:
+        print_lines(_lines(folder, verification, screen_of(sys.stdout)))
+    return code
 
 
-def _lines(folder: Path, verified: Verified) -> Iterator[str]:
+def _print_verifications(verifications: Sequence[tuple[Path, Verification]]) -> None:
+    from whet.cli.machine.documents import VerificationDocument, VerifiedRun
+
+    runs = tuple(
+        VerifiedRun(
+            run=str(folder),
+            whole=not verification.problems,
+            lines=verification.lines,
+            last_hash=verification.link,
+            problems=verification.problems,
+            notes=verification.notes,
+        )
+        for folder, verification in verifications
+    )
+    document = VerificationDocument(whole=all(run.whole for run in runs), runs=runs)
+    print_document(document)
+
+
+def _lines(folder: Path, verification: Verification, screen: Screen) -> Iterator[str]:
     """Yield the verdict, each change that was found, and what cannot be known."""
-    if verified.problems:
-        yield f"{folder}: changed"
+    if verification.problems:
+        yield f"{folder}: {screen.paint('changed', 'bad')}"
     else:
-        last = f", the last hash is {verified.link}" if verified.link else ""
-        yield f"{folder}: whole, {count(verified.lines, 'line')} in the journal{last}"
-    yield from (f"  {problem}" for problem in verified.problems)
-    yield from (f"  note: {note}" for note in verified.notes)
+        last = f", the last hash is {verification.link}" if verification.link else ""
+        yield f"{folder}: {screen.paint('whole', 'good')}, {count(verification.lines, 'line')} in the journal{last}"
+    yield from (f"  {problem}" for problem in verification.problems)
+    yield from (f"  note: {note}" for note in verification.notes)
 
 
 @click.command("export", short_help="Write a run as a table, as trajectories or as traces.")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=complete_runs)
 @click.option("--format", "wanted", type=click.Choice(EXPORT_FORMATS), required=True, help="The format.")
 @click.option(
     "--output", type=FILE, metavar="PATH", help="Write to this file instead of stdout; for atif, to this new folder."
@@ -113,7 +152,7 @@ def _lines(folder: Path, verified: Verified) -> Iterator[str]:
 @click.option("--content", is_flag=True, help="Include messages, tool calls and results in traces.")
 @setting("output_dir", help="Find RUN in this folder.")
 @CONFIG
-def export_command(run: str, config_file: Path | None, wanted: str, **given: Any) -> None:
+def export_command(run: str, config_file: Path | None, wanted: str, **options: Any) -> None:
     """Write the trials of RUN for other tools.
 
     RUN is the folder of a run, its id, or "latest".
@@ -124,40 +163,46 @@ def export_command(run: str, config_file: Path | None, wanted: str, **given: Any
       atif                 a folder with a trajectory of each attempt, for Harbor
       otlp                 OpenTelemetry traces, one for each trial
 
-    parquet needs whet[parquet], and otlp needs whet[otlp].
+    parquet needs whet-eval[parquet], and otlp needs whet-eval[otlp].
     """
     from whet.cli.errors import warn_of
-    from whet.plan.settings import load_settings
+    from whet.plan.settings.load import load_settings
     from whet.record.folder import find_run_folder
-    from whet.report.export import ExportRequest, check_request, export
+    from whet.report.export.export import ExportRequest, check_request, export
 
-    settings = load_settings(Path.cwd(), flags=given_settings(given), environ=os.environ, config_file=config_file)
-    output: Path | None = given["output"]
+    settings = load_settings(Path.cwd(), flags=given_settings(options), environ=os.environ, config_file=config_file)
+    output: Path | None = options["output"]
     request = ExportRequest(
         run_dir=find_run_folder(run, settings.output_dir),
         format=wanted,
         output=output,
-        endpoint=given["endpoint"],
-        content=given["content"],
+        endpoint=options["endpoint"],
+        content=options["content"],
     )
     check_request(request)
     warn_of(export(request, lambda chunks: write_out(chunks, output), os.environ))
 
 
 @click.command("explain", short_help="Ask the agent of a trial why it did what it did.")
-@click.argument("folder", metavar="TRIAL_FOLDER", type=FILE)
+@click.argument("folder", metavar="[TRIAL]", type=FILE, required=False)
 @click.option(
     "--ask", "typed", multiple=True, metavar="TEXT", help="Ask this instead of the recorded questions (repeatable)."
 )
 @click.option("--rerun", is_flag=True, help="Ask again, even if there is an answer.")
-@setting("timeout_ms", help="Time limit of an answer.")
+@setting("timeout_ms", help="Time limit of an answer: 30s, 500ms or 2m; a bare number is ms.")
 @setting("max_cost_usd", help="Ask nothing more once the run and its questions cost this much.")
 @setting("sandbox", help="The sandbox that the agent runs in.")
+@setting("output_dir", help="Find the trial, or the newest run, in this folder.")
+@JSON
 @CONFIG
-def explain_command(folder: Path, typed: tuple[str, ...], rerun: bool, config_file: Path | None, **given: Any) -> int:
+def explain_command(
+    folder: Path | None, *, typed: tuple[str, ...], rerun: bool, as_json: bool, config_file: Path | None, **options: Any
+) -> int:
     """Resume the session of a trial, and ask its agent the questions of the expectations that failed.
 
-    TRIAL_FOLDER is the folder of a trial or of one of its attempts. The answers go to explanations.json in it.
+    TRIAL is the folder of a trial or of one of its attempts, or the id that a failure prints.
+    The answers go to explanations.json in its folder.
+    Without TRIAL, whet asks nothing: it lists what failed in the newest run, and why.
 
     \b
     Exit codes:
@@ -165,9 +210,27 @@ def explain_command(folder: Path, typed: tuple[str, ...], rerun: bool, config_fi
       1  it failed to answer
       3  something else went wrong
     """
-    from whet.run.explain import ExplainRequest, explain
+    from whet.cli.grammar.targets import find_trial
+    from whet.plan.settings.load import load_settings
+    from whet.run.explain.explain import ExplainRequest, explain
+    from whet.run.explain.last_failures import last_failure_lines, last_failures
 
-    flags = given_settings(given)
+    flags = given_settings(options)
+
+    def find_output_dir() -> Path:
+        return load_settings(Path.cwd(), flags=flags, environ=os.environ, config_file=config_file).output_dir
+
+    if folder is None:
+        if typed or rerun:
+            raise UsageError("which trial?", hint="whet explain without options lists those that failed")
+        if as_json:
+            print_document(last_failures(find_output_dir()))
+        else:
+            print_lines(last_failure_lines(find_output_dir()))
+        return exit_codes.DONE
+    if as_json:
+        raise UsageError("--json is for the list of failures", hint="the answers are in explanations.json of the trial")
+    folder = find_trial(folder, find_output_dir)
     return explain(ExplainRequest(folder=folder, typed=typed, rerun=rerun, flags=flags, config_file=config_file))
 
 
@@ -183,26 +246,26 @@ class _Reports(click.Group):
         return "RUN", _pages, args
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show both ways."""
+        """Show both ways to call the command."""
         super().format_usage(ctx, formatter)
         formatter.write_usage(ctx.command_path, "RUN --html FILE", prefix="   or: ")
 
 
 @click.command("RUN")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=complete_runs)
 @click.option("--html", "target", type=FILE, required=True, metavar="FILE", help="Write the pages of RUN to this file.")
 @setting("output_dir", help="Find RUN in this folder.")
 @CONFIG
-def _pages(run: str, target: Path, config_file: Path | None, **given: Any) -> None:
+def _pages(run: str, target: Path, config_file: Path | None, **options: Any) -> None:
     """Write the pages of RUN to a file that opens from disk; of a large run, to a folder beside it.
 
     RUN is the folder of a run or of a batch, its id, or "latest".
     """
-    from whet.plan.settings import load_settings
+    from whet.plan.settings.load import load_settings
     from whet.record.batches import find_runs
-    from whet.report.html import write_pages
+    from whet.view.html import write_pages
 
-    settings = load_settings(Path.cwd(), flags=given_settings(given), environ=os.environ, config_file=config_file)
+    settings = load_settings(Path.cwd(), flags=given_settings(options), environ=os.environ, config_file=config_file)
     folders = find_runs(run, settings.output_dir)
     if not target.parent.is_dir():
         raise UsageError(f"no such folder: {target.parent}", hint=f"create it first: mkdir -p {target.parent}")
@@ -223,7 +286,11 @@ def report_command() -> None:
 @click.option("--label-a", default="before", metavar="TEXT", help="The name of A in the output.")
 @click.option("--label-b", default="after", metavar="TEXT", help="The name of B in the output.")
 @click.option(
-    "--margin", type=click.FloatRange(0, 1), default=0.0, metavar="SHARE", help="Allow a score to drop by this much."
+    "--margin",
+    type=Points(0, 100),
+    default=0.0,
+    metavar="POINTS",
+    help="Allow a score to drop by so many points of 100.",
 )
 @JSON
 @click.option("--output", type=FILE, metavar="FILE", help="Write to this file instead of stdout.")
@@ -237,13 +304,13 @@ def diff(
       0  no skill regressed
       1  at least one did
     """
-    from whet.report.completion import read_reports
-    from whet.report.completion_files import changes_json, changes_markdown, compare
+    from whet.callable.report import read_reports
+    from whet.callable.report_files import changes_json, changes_markdown, compare
 
-    changes = compare(read_reports(before), read_reports(after), margin=margin)
+    changes = compare(read_reports(before), read_reports(after), margin=margin / 100)
     text = changes_json(changes) if as_json else changes_markdown(changes, (label_a, label_b)).encode()
     write_out([text], output)
-    return 1 if any(change.regressed for change in changes) else 0
+    return exit_codes.FAILED if any(change.regressed for change in changes) else exit_codes.DONE
 
 
 @report_command.command("convert")
@@ -252,7 +319,7 @@ def diff(
 @click.option("--output", type=FILE, metavar="FILE", help="Write to this file instead of stdout.")
 def convert(source: Path, wanted: str, output: Path | None) -> None:
     """Convert the reports of an evaluation to another format."""
-    from whet.report.completion import read_reports
-    from whet.report.completion_files import WRITERS
+    from whet.callable.report import read_reports
+    from whet.callable.report_files import WRITERS
 
     write_out([WRITERS[wanted][1](read_reports(source))], output)

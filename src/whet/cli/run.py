@@ -3,130 +3,53 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Sequence
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
+from whet import exit_codes
 from whet.cli.common import (
     CONFIG,
     FILE,
     JSON,
-    Number,
     given_settings,
     setting,
     typed_again,
     typed_for_resume,
-    with_options,
 )
-from whet.errors import UsageError
-from whet.model.comparison import MOST_ADDED, MOST_ROUNDS, Until
+from whet.cli.grammar.candidates import complete_cases
+from whet.cli.grammar.options import option
+from whet.cli.grammar.quantities import Duration
+from whet.cli.run_options import MANNER, SELECTION
+from whet.errors import NothingOutstanding, UsageError
+from whet.model.comparison import Until
 from whet.model.request import RunRequest, Selection, parse_shard, split_arms, split_list
+from whet.model.suite import AS_WRITTEN, SuiteReading
 
 if TYPE_CHECKING:
-    from whet.ground.sandbox import Sandbox
-    from whet.model.run import Plan
+    from whet.plan.resume import ResumedBatch
 
-_SELECTION = with_options(
-    (
-        click.argument("paths", metavar="[PATH]...", type=FILE, nargs=-1),
-        click.option(
-            "--case",
-            "cases",
-            multiple=True,
-            metavar="ID",
-            help="Run only this case, or those that fit a pattern such as find-* (repeatable).",
-        ),
-        click.option("--tag", "tags", multiple=True, metavar="TAG", help="Run only cases with this tag (repeatable)."),
-        click.option("--runner", "runners", multiple=True, metavar="ID", help="Run only on this runner (repeatable)."),
-        click.option("--shard", metavar="I/N", help="Run only the I-th of N equal parts of the selection."),
-        click.option("--last-failed", is_flag=True, help="Run only what did not go as expected in the last run."),
-        click.option(
-            "--arm",
-            "--variant",
-            "arms",
-            multiple=True,
-            metavar="NAME[=SPEC]",
-            help="Compare this arm, such as new=skill:./v2,model:large; the first is the baseline (repeatable).",
-        ),
-        click.option(
-            "--add-trials",
-            type=click.IntRange(1, MOST_ADDED),
-            metavar="N",
-            help="With --resume: run every case N more times in every arm.",
-        ),
-        click.option(
-            "--until-decided",
-            is_flag=True,
-            help="Run in rounds until one arm is known to be better, or more rounds would not help.",
-        ),
-        click.option(
-            "--effect",
-            type=Number(0.1, 100),
-            metavar="POINTS",
-            help="With --until-decided: give up if a difference of POINTS would hardly show (default: 10).",
-        ),
-        click.option(
-            "--max-rounds",
-            type=click.IntRange(2, MOST_ROUNDS),
-            metavar="N",
-            help="With --until-decided: run every case at most N times in every arm (default: 10).",
-        ),
-        click.option(
-            "--margin",
-            type=Number(0, 100, min_open=True),
-            metavar="POINTS",
-            help="With --until-decided: also stop once no arm can be worse by POINTS or more.",
-        ),
-        click.option(
-            "--gate",
-            is_flag=True,
-            help='End as "whet gate" does with its usual margin; for its other options, run it afterwards.',
-        ),
-        click.option("--dry-run", is_flag=True, help="Print the plan and start nothing."),
-        click.option("--resume", metavar="RUN", help="Run what is missing from an earlier run; you may omit PATH."),
-    )
-)
-_MANNER = with_options(
-    (
-        click.option("--model", metavar="NAME", help="Use this model for every case and runner."),
-        setting("retries"),
-        setting("max_cost_usd"),
-        setting("on"),
-        setting("sandbox"),
-        setting("image"),
-        setting("keep_services"),
-        setting("allow_env"),
-        setting("controls"),
-        click.option("--verbose", is_flag=True, help="Show what agents say and do as it happens."),
-        setting("output_dir"),
-        setting("reporters"),
-        CONFIG,
-    )
-)
+# How many points worse an arm may be that is to be cheaper, faster or shorter.
+_GOAL_MARGIN = 5.0
+# How pytest joins the words of its -k.
+_EXPRESSION = re.compile(r"\b(and|or|not)\b")
 
 
 @click.command("run", short_help="Run suites, or the suites of a skill, and report the verdicts.")
-@_SELECTION
-@click.option("--skill", type=FILE, metavar="PATH", help="Test this skill: a folder, or an archive of one.")
-@click.option("--update-snapshots", is_flag=True, help="Take new usage snapshots of what runs.")
-@setting("trials")
+@SELECTION
 @setting("timeout_ms")
-@setting("max_steps")
-@setting("schedule")
 @setting("max_parallel")
-@setting("cwd")
-@setting("record_to")
-@setting("cassette")
-@setting("cassette_mode")
-@setting("cassette_speed")
-@_MANNER
-def run_command(**given: Any) -> int:
+@MANNER
+def run_command(**options: Any) -> int:
     """Run the suites in PATH against the configured runners and report the verdicts.
 
-    PATH is a suite, the folder of a skill or of suites, or a pattern in quotes; you can name several.
+    PATH is a suite, the folder of a skill or of suites, a pattern in quotes, or one case: suite.py::my-case.
+    You can name several. Without PATH, whet runs the skill whose folder you are in, or the only suite below it.
 
     \b
     Exit codes:
@@ -142,41 +65,34 @@ def run_command(**given: Any) -> int:
       3    some errored
     \b
     With --gate, the gate decides:
-      0    better, or not worse by 5 points or more
+      0    better, or surely less than 5 points worse
       1    worse
       5    not known yet
     """
-    given["paths"] = _fetched(given["paths"])
-    return _run(request_of("run", given), given["paths"])
+    return _run_command("run", options)
 
 
-def _fetched(paths: Sequence[Path]) -> tuple[Path, ...]:
+def _fetch(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Return *paths*, with tasks of repositories and archives fetched."""
     if not any(":/" in str(path) for path in paths):
         return tuple(paths)
-    from whet.ground.registries import local_paths
+    from whet.packages.registries import local_paths
 
     return local_paths(paths)
 
 
-_SECONDS = click.FloatRange(min=0, min_open=True)
-# Ten years. The bound also refuses infinity and NaN.
-_MOST_SECONDS = 315_360_000
-
-
-@click.command("bench", short_help="Run a suite of expectations and report which hold.")
-@_SELECTION
-@setting("max_parallel", "--concurrent", help="Run N cases at the same time (default: 1).")
-@click.option("--output", type=FILE, metavar="FILE", help="Write the results to this file as JSON.")
-@setting("trials", "--runs", help="Run every case N times.")
-@click.option("--fail-fast", is_flag=True, help="Stop checking a case at its first expectation that does not hold.")
-@click.option("--strict", is_flag=True, help="Treat warnings as errors, and do not run vacuous cases.")
-@click.option("--in-place", is_flag=True, help="Work in the project itself, one case at a time.")
-@setting("budget_usd")
-@click.option("--timeout", type=_SECONDS, metavar="S", help="Time limit of the agent; overrides the suite.")
-@_MANNER
-def bench_command(**given: Any) -> int:
-    """Run the cases in PATH, a JSON or YAML file or a folder of them, and report which expectations hold.
+@click.command("bench", short_help="Run suites as run does, one case at a time.")
+@SELECTION
+@setting(
+    "timeout_ms",
+    type=Duration("s"),
+    other_names=(),
+    help="Time limit of an attempt: 30s, 500ms or 2m; a bare number is seconds.",
+)
+@setting("max_parallel", help="Run at most N trials at the same time (default: 1).")
+@MANNER
+def bench_command(**options: Any) -> int:
+    """Run the suites in PATH as "whet run" does, but one case at a time, and with time limits in seconds.
 
     \b
     Exit codes:
@@ -187,7 +103,25 @@ def bench_command(**given: Any) -> int:
       4    the run started, but could not be recorded
       130  interrupted
     """
-    return _run(_bench_request(given), given["paths"])
+    if options["resume"] is None and options["max_parallel"] is None:
+        options["max_parallel"] = 1
+    return _run_command("bench", options)
+
+
+def _run_command(command: str, options: dict[str, Any]) -> int:
+    """Run what the options of `whet COMMAND` ask for, and return the exit code."""
+    if not options["paths"] and options["resume"] is None:
+        # Only here: most people name what they run.
+        from whet.cli.grammar.targets import usual_paths
+
+        options["paths"] = usual_paths()
+    options["paths"] = _fetch(options["paths"])
+    output: Path | None = options.pop("output")
+    request = request_of(command, options)
+    if output is not None:
+        # Absolute, because you may resume the run from another folder.
+        request = replace(request, more_reporters=(f"bench={output.absolute()}",))
+    return _run(request, options["paths"])
 
 
 def _run(request: RunRequest, paths: Sequence[Path]) -> int:
@@ -199,51 +133,89 @@ def _run(request: RunRequest, paths: Sequence[Path]) -> int:
         batch = batch_to_resume(request)
     else:
         batch = None
-    requests = batch.requests if batch else _requests(request, paths)
-    if len(requests) == 1 and batch is None:
-        from whet.run import flow as pipeline
+    requests = batch.requests if batch else list(_requests(request, paths))
+    try:
+        return _carry_out(request, requests, batch)
+    except NothingOutstanding as done:
+        click.echo(done.message)
+        return exit_codes.DONE
 
-        return pipeline.run(requests[0], ready)
+
+def _carry_out(request: RunRequest, requests: Sequence[RunRequest], batch: ResumedBatch | None) -> int:
+    if len(requests) == 1 and batch is None:
+        from whet.run.flow import run
+
+        return run(requests[0])
     if request.until is not None:
         raise UsageError(
             f"--until-decided decides about one suite, and these are {len(requests)}", hint="name one of them"
         )
-    from whet.run.batch import run_batch
+    from whet.run.other.batch import run_batch
 
-    return run_batch(requests, ready, batch)
+    return run_batch(requests, batch)
 
 
-def _requests(request: RunRequest, paths: Sequence[Path]) -> list[RunRequest]:
-    """Return a request for each suite that *paths* stand for."""
-    if request.resume is not None or (len(paths) == 1 and paths[0].is_file() and paths[0].name != "SKILL.md"):
-        return [request]
-    from whet.suites.finding import find_suites
+def _requests(request: RunRequest, paths: Sequence[Path]) -> Iterator[RunRequest]:
+    """Yield a request for each suite that *paths* stand for."""
+    if request.resume is not None:
+        yield request
+        return
+    other_paths: list[Path] = []
+    for path in paths:
+        requests = _requests_of_vally(request, path)
+        if requests is None:
+            other_paths.append(path)
+        else:
+            yield from requests
+    if other_paths:
+        yield from _usual_requests(request, other_paths)
 
-    found = find_suites(paths)
-    for over in found.passed_over:
+
+def _requests_of_vally(request: RunRequest, path: Path) -> list[RunRequest] | None:
+    """Return the requests of a file that names specs of Vally; None of any other."""
+    if not str(path).partition("::")[0].endswith((".json", ".yaml", ".yml")):
+        return None
+    from whet.cli.grammar.vally_files import requests_of_vally
+
+    return requests_of_vally(request, path)
+
+
+def _usual_requests(request: RunRequest, paths: Sequence[Path]) -> Iterator[RunRequest]:
+    """Yield a request for each suite that *paths* stand for."""
+    if len(paths) == 1 and paths[0].is_file() and paths[0].name != "SKILL.md":
+        yield replace(request, suite=paths[0])
+        return
+    from whet.cli.grammar.targets import find_targets, read_target, with_selection
+
+    targets = [read_target(path, lambda: _output_dir(request)) for path in paths]
+    suites, passed_over = find_targets(targets)
+    for over in passed_over:
         if over.broken or request.verbose:
-            click.echo(f"passed over: {over}", err=True)
-    return [replace(request, suite=each.path, skill=request.skill or each.skill) for each in found.suites]
+            click.echo(f"skipped: {over}", err=True)
+    for suite, selection in suites:
+        skill = request.skill or suite.skill
+        yield with_selection(replace(request, suite=suite.path, skill=skill), selection)
 
 
-def _bench_request(given: dict[str, Any]) -> RunRequest:
-    output: Path | None = given.pop("output")
-    seconds: float | None = given.pop("timeout")
-    if seconds is not None and not 0 < seconds <= _MOST_SECONDS:
-        raise UsageError(f"--timeout: must be more than 0 and at most {_MOST_SECONDS:,} seconds, not {seconds:g}")
-    given["timeout_ms"] = None if seconds is None else max(1, round(seconds * 1000))
-    if given["resume"] is None and given["max_parallel"] is None:
-        given["max_parallel"] = 1
-    request = request_of("bench", given)
-    # Absolute, because you may resume the run from another folder.
-    return request if output is None else replace(request, more_reporters=(f"bench={output.absolute()}",))
+def _output_dir(request: RunRequest) -> Path:
+    from whet.plan.settings.load import load_settings
+
+    settings = load_settings(Path.cwd(), flags=request.flags, environ=os.environ, config_file=request.config_file)
+    return settings.output_dir
 
 
 @click.command("audit", short_help="Find cases that cannot tell good from bad, without a model.")
-@click.argument("suite", type=FILE)
-@click.option("--case", "cases", multiple=True, metavar="ID", help="Audit only this case (repeatable).")
+@click.argument("paths", metavar="[PATH]...", type=FILE, nargs=-1)
+@option(
+    "--case",
+    "cases",
+    multiple=True,
+    metavar="ID",
+    shell_complete=complete_cases,
+    help="Audit only this case (repeatable).",
+)
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Audit only cases with this tag (repeatable).")
-@click.option("--skill", type=FILE, metavar="PATH", help="The skill that the suite is about: a folder, or an archive.")
+@option("--skill", type=FILE, metavar="PATH", help="The skill that the suite is about: a folder, or an archive.")
 @setting("timeout_ms")
 @setting("max_parallel")
 @setting("sandbox")
@@ -253,8 +225,10 @@ def _bench_request(given: dict[str, Any]) -> RunRequest:
 @setting("output_dir", help="Find runs in this folder.")
 @JSON
 @CONFIG
-def audit_command(*, as_json: bool, **given: Any) -> int:
-    """Run the cases of SUITE with agents that solve nothing, and with their solutions.
+def audit_command(*, as_json: bool, **options: Any) -> int:
+    """Run the cases in PATH with agents that solve nothing, and with their solutions.
+
+    PATH is a suite, a skill, or a folder of these.
 
     \b
     One does nothing, one says "Done, all tests pass.", one repeats the prompt.
@@ -269,66 +243,121 @@ def audit_command(*, as_json: bool, **given: Any) -> int:
       3    something errored, so a case could not be audited
       130  interrupted
     """
-    unused = {"runners": (), "shard": None, "last_failed": False, "dry_run": False, "resume": None, "model": None}
-    request = request_of("audit", {**unused, "verbose": False, "paths": _fetched((given.pop("suite"),)), **given})
+    from whet.cli.grammar.targets import find_named
+
+    defaults = {"runners": (), "shard": None, "last_failed": False, "dry_run": False, "resume": None, "model": None}
+    suites = find_named(_fetch(options.pop("paths")))
+    request = request_of("audit", {**defaults, "verbose": False, "paths": (suites[0].path,), **options})
+    requests = [replace(request, suite=suite.path, skill=request.skill or suite.skill) for suite in suites]
     # Imported here and not above, as in run_command.
-    from whet.run.audit import audit
+    from whet.run.other.audit import audit
 
-    return audit(request, as_json=as_json)
+    return audit(requests, as_json=as_json)
 
 
-def request_of(command: str, given: dict[str, Any]) -> RunRequest:
+def request_of(command: str, options: dict[str, Any]) -> RunRequest:
     """Return the request that the options of `whet COMMAND` make."""
-    if not given["paths"] and given["resume"] is None:
+    if not options["paths"] and options["resume"] is None:
         example = "suite.json" if command == "bench" else "suite.py"
-        raise UsageError("no suite was given", hint=f'name its file, such as "whet {command} {example}"')
-    if len(given["paths"]) > 1 and given["resume"] is not None:
+        hint = f'name its file, such as "whet {command} {example}"; or write a first one: whet init'
+        raise UsageError("no suite was given", hint=hint)
+    if len(options["paths"]) > 1 and options["resume"] is not None:
         raise UsageError("--resume continues an earlier run, and takes no other suites", hint="leave the paths out")
-    if given.get("add_trials") and given["resume"] is None:
+    if options.get("add_trials") and options["resume"] is None:
         raise UsageError("--add-trials makes an earlier run longer", hint="name that run with --resume")
-    model = given["model"]
+    model = options["model"]
     if model is not None and not model.strip():
         raise UsageError("--model: must not be empty")
     return RunRequest(
-        suite=given["paths"][0] if len(given["paths"]) == 1 else None,
-        flags=given_settings(given, but=("tags",)),
-        config_file=given["config_file"],
+        suite=options["paths"][0] if len(options["paths"]) == 1 else None,
+        flags=given_settings(options, but=("tags",)),
+        config_file=options["config_file"],
         selection=Selection(
-            cases=split_list(given["cases"]),
-            tags=split_list(given["tags"]),
-            runners=split_list(given["runners"]),
-            shard=parse_shard(given["shard"]) if given["shard"] is not None else None,
+            cases=(*split_list(options["cases"]), *_patterns(options.get("parts", ()))),
+            tags=split_list(options["tags"]),
+            splits=tuple(dict.fromkeys(options.get("splits", ()))),
+            runners=split_list(options["runners"]),
+            shard=parse_shard(options["shard"]) if options["shard"] is not None else None,
         ),
-        last_failed=given["last_failed"],
-        dry_run=given["dry_run"],
-        resume=given["resume"],
-        update_snapshots=given.get("update_snapshots", False),
+        last_failed=options["last_failed"],
+        changed=_changed(options),
+        dry_run=options["dry_run"],
+        resume=options["resume"],
+        update_snapshots=options.get("update_snapshots", False),
         model=model,
-        in_place=given.get("in_place", False),
-        fail_fast=given.get("fail_fast", False),
-        strict=given.get("strict", False),
-        verbose=given["verbose"],
+        in_place=options.get("in_place", False),
+        fail_fast=options.get("fail_fast", False),
+        strict=options.get("strict", False),
+        strict_judge=options.get("strict_judge", False),
+        stop_early=_stop_early(options),
+        verbose=options["verbose"],
         command=command,
         again=typed_again(),
-        going_on=typed_for_resume("--verbose", "--gate"),
-        skill=given.get("skill"),
-        arms=split_arms(given.get("arms", ())),
-        add_trials=given.get("add_trials"),
-        until=_until(given),
-        gate=_gate(given),
+        resume_options=typed_for_resume("verbose", "gate"),
+        skill=options.get("skill"),
+        reading=_reading(options),
+        arms=split_arms(options.get("arms", ())),
+        add_trials=options.get("add_trials"),
+        until=_until(options),
+        gate=_gate(options),
     )
 
 
-def _gate(given: dict[str, Any]) -> bool:
-    """Return whether a gate decides; refuses a part of the cases, on which none can."""
-    if not given.get("gate"):
+def _reading(options: dict[str, Any]) -> SuiteReading:
+    """Return what suites are read with."""
+    texts = options.get("params")
+    if not texts:
+        return AS_WRITTEN
+    from whet.cli.grammar.vally_files import read_params
+
+    return read_params(texts)
+
+
+def _patterns(parts: Sequence[str]) -> tuple[str, ...]:
+    """Return a pattern of cases for each text of -k."""
+    for part in parts:
+        if _EXPRESSION.search(part):
+            raise UsageError(
+                f'-k takes a part of the id of a case, not an expression such as "{part}"',
+                hint="for one or the other: -k ONE -k OTHER",
+            )
+    return tuple(f"*{escape(part)}*" for part in parts)
+
+
+def _stop_early(options: dict[str, Any]) -> bool:
+    """Return whether the first failure ends the run; refuses it where failures are what is measured."""
+    if not options.get("stop_early"):
         return False
-    if given["shard"] is not None:
+    if options["until_decided"] or any("=" in arm for arm in options["arms"]):
+        raise UsageError("-x ends a run at its first failure, and a comparison counts failures", hint="leave out -x")
+    return True
+
+
+def _changed(options: dict[str, Any]) -> bool:
+    """Return whether only what has changed is run; refuses it where all cases are needed."""
+    if not options.get("changed"):
+        return False
+    if options["last_failed"]:
+        raise UsageError("--changed and --last-failed select different cases", hint="leave one of them out")
+    for name in ("gate", "until_decided"):
+        if options.get(name):
+            raise UsageError(
+                f"--{name.replace('_', '-')} decides on all cases, and --changed may leave out most of them",
+                hint="leave out --changed, or select by --case or --tag",
+            )
+    return True
+
+
+def _gate(options: dict[str, Any]) -> bool:
+    """Return whether a gate decides; refuses a part of the cases, on which none can."""
+    if not options.get("gate"):
+        return False
+    if options["shard"] is not None:
         raise UsageError(
             "--gate decides on all cases together, and a shard has a part of them",
             hint="make one run of the shards with whet merge, and then: whet gate",
         )
-    if given["last_failed"]:
+    if options["last_failed"]:
         raise UsageError(
             "--gate cannot decide on the cases that failed last time: some of them failed by chance",
             hint="run all cases, or select by --case or --tag",
@@ -336,36 +365,27 @@ def _gate(given: dict[str, Any]) -> bool:
     return True
 
 
-def _until(given: dict[str, Any]) -> Until | None:
+def _until(options: dict[str, Any]) -> Until | None:
     """Return when the run stops by itself, if that was asked for."""
-    asked = {name: given.get(name) for name in ("effect", "max_rounds", "margin")}
-    if not given.get("until_decided"):
-        if lost := next((name for name, value in asked.items() if value is not None), None):
-            raise UsageError(f"--{lost.replace('_', '-')} is for a run until decided", hint="add --until-decided")
+    stop_options = {name: options.get(name) for name in ("effect", "max_rounds", "margin", "goal")}
+    if not options.get("until_decided"):
+        if stray_option := next((name for name, value in stop_options.items() if value is not None), None):
+            raise UsageError(
+                f"--{stray_option.replace('_', '-')} is for a run until decided", hint="add --until-decided"
+            )
         return None
-    if given["shard"] is not None:
+    if options["shard"] is not None:
         raise UsageError("--until-decided looks at all cases together, and a shard has a part of them")
-    if given["last_failed"]:
+    if options["last_failed"]:
         raise UsageError(
             "--until-decided cannot decide on the cases that failed last time: some of them failed by chance",
             hint="run all cases, or select by --case or --tag",
         )
+    # A goal is worth nothing to an arm that may be worse by any number of points.
+    margin = _GOAL_MARGIN if stop_options["goal"] and stop_options["margin"] is None else stop_options["margin"]
     return Until(
-        effect=(asked["effect"] or 10) / 100,
-        rounds=asked["max_rounds"] or 10,
-        margin=None if asked["margin"] is None else asked["margin"] / 100,
+        effect=(stop_options["effect"] or 10) / 100,
+        rounds=stop_options["max_rounds"] or 10,
+        margin=None if margin is None else margin / 100,
+        goal=stop_options["goal"],
     )
-
-
-# Agents that come with whet, or are any program of yours: whet knows no version and no login of theirs.
-_PART_OF_WHET = ("scripted", "replay", "command")
-
-
-def ready(plan: Plan, sandbox: Sandbox, played: bool) -> tuple[str, ...]:
-    """Return what the doctor says about the agents of *plan*."""
-    if all(execution.runner.agent in _PART_OF_WHET for execution in plan.executions):
-        return ()
-    # Only here: these have no program to look for.
-    from whet.run.readiness import refuse_unready
-
-    return refuse_unready(plan, sandbox, os.environ, played=played)

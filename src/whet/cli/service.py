@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
@@ -13,16 +12,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import convert
 
-from whet.cli.common import AT_LEAST_1, FILE, JSON
+from whet.cli.common import AT_LEAST_1, FILE, JSON, print_document
+from whet.cli.grammar.options import option
+from whet.cli.grammar.quantities import TIME_METAVAR, Duration
+from whet.cli.machine.documents import (
+    KeyDocument,
+    KeyFacts,
+    KeysDocument,
+    OrganisationDocument,
+    OrganisationFacts,
+    OrganisationsDocument,
+)
 from whet.errors import UsageError
 from whet.model.request import SANDBOXES
 from whet.reading.text import aligned, count
+from whet.version import install_command
 
 if TYPE_CHECKING:
-    from whet.service.auth import Key
+    from whet.service.api.auth import Key
     from whet.service.database import Database
-    from whet.service.quotas import Usage
+    from whet.service.quotas import StorageUse
 
 
 DATA_DIR = ".whet/service"
@@ -74,13 +85,14 @@ DATA = click.option(
 @click.option("--on", metavar="ray[://HEAD:PORT]", help="Run the trials of runs on the nodes of a Ray cluster.")
 @click.option("--allow-private-addresses", is_flag=True, help="Fetch packages from private networks too.")
 @click.option("--allow-verifier-network", is_flag=True, help="Let verifiers that ask for it use the network.")
-@click.option(
-    "--max-time-limit-s",
-    type=AT_LEAST_1,
-    default=14_400,
+@option(
+    "--max-time-limit",
+    "max_time_limit_ms",
+    type=Duration("s"),
+    default="4h",
     show_default=True,
-    metavar="N",
-    help="The longest time limit that a suite may ask for.",
+    metavar=TIME_METAVAR,
+    help="The longest time limit that a suite may ask for, such as 30m; a bare number is seconds.",
 )
 @click.option(
     "--run-memory-mb",
@@ -133,7 +145,7 @@ def serve_command(
     on: str | None,
     allow_private_addresses: bool,
     allow_verifier_network: bool,
-    max_time_limit_s: int,
+    max_time_limit_ms: int,
     run_memory_mb: int,
     requests_per_minute: int,
     max_body_mb: int,
@@ -152,7 +164,7 @@ def serve_command(
     with _server_extra():
         from whet.service.database import default_database
         from whet.service.quotas import Quota
-        from whet.service.service import MB, Limits, Retention
+        from whet.service.service import MB, Retention, ServiceLimits
         from whet.service.start import serve
 
     return serve(
@@ -160,11 +172,11 @@ def serve_command(
         database_url=database or default_database(data_dir),
         data_dir=data_dir,
         config_file=config_file,
-        limits=Limits(
+        limits=ServiceLimits(
             requests_per_minute=requests_per_minute,
             max_body_bytes=max_body_mb * MB,
             max_bundle_bytes=max_bundle_mb * MB,
-            max_time_limit_s=max_time_limit_s,
+            max_time_limit_s=max_time_limit_ms / 1000,
             quota=Quota(runs=quota_runs, bytes=None if quota_mb is None else quota_mb * MB),
         ),
         retention=Retention(days=keep_days, runs=keep_runs),
@@ -179,7 +191,7 @@ def serve_command(
     )
 
 
-_SCOPES = ("read", "write", "run")
+_SCOPES = ("read", "write", "run", "label")
 _MB = 1024 * 1024
 
 
@@ -214,12 +226,12 @@ def create(
 ) -> None:
     """Create a key and print it. whet cannot show it again."""
     _warn_of_readers()
-    with closing(_open(database, data_dir)) as opened:
-        from whet.service.auth import create_key
+    with closing(_open(database, data_dir)) as connection:
+        from whet.service.api.auth import create_key
 
-        key, secret = create_key(opened, organisation, scopes or _SCOPES, label)
+        key, secret = create_key(connection, organisation, scopes or _SCOPES, label)
     if as_json:
-        click.echo(json.dumps({**_facts(key), "key": secret}))
+        print_document(_key_document(key, secret))
         return
     click.echo(secret)
     click.echo(f"for {key.organisation}, may {', '.join(key.scopes)}; whet cannot show it again", err=True)
@@ -232,14 +244,14 @@ def create(
 @JSON
 def list_keys(organisation: str | None, database: str | None, data_dir: Path, as_json: bool) -> None:
     """List all keys: prefix, organisation, what they may do, when they were created and last used, and the label."""
-    with closing(_open(database, data_dir)) as opened:
-        from whet.service.auth import list_keys
+    with closing(_open(database, data_dir)) as connection:
+        from whet.service.api.auth import list_keys
 
-        found = list_keys(opened, organisation)
+        keys = list_keys(connection, organisation)
     if as_json:
-        click.echo(json.dumps({"keys": [_facts(key) for key in found]}))
+        print_document(KeysDocument(keys=tuple(convert(_facts(key), KeyFacts) for key in keys)))
         return
-    for line in aligned([_row(key) for key in found]):
+    for line in aligned([_row(key) for key in keys]):
         click.echo(line)
 
 
@@ -250,11 +262,14 @@ def list_keys(organisation: str | None, database: str | None, data_dir: Path, as
 @JSON
 def revoke(key: str, database: str | None, data_dir: Path, as_json: bool) -> None:
     """Revoke the key with this prefix, from the next request on."""
-    with closing(_open(database, data_dir)) as opened:
-        from whet.service.auth import revoke_key
+    with closing(_open(database, data_dir)) as connection:
+        from whet.service.api.auth import revoke_key
 
-        ended = revoke_key(opened, key)
-    click.echo(json.dumps(_facts(ended)) if as_json else f"{ended.prefix} is revoked")
+        revoked_key = revoke_key(connection, key)
+    if as_json:
+        print_document(_key_document(revoked_key))
+    else:
+        click.echo(f"{revoked_key.prefix} is revoked")
 
 
 # The packages of the extra "server".
@@ -273,7 +288,7 @@ def _server_extra() -> Iterator[None]:
         if missing not in _SERVER_PACKAGES:
             raise
         raise UsageError(
-            f"the service needs {missing}, which is not installed", hint="pip install 'whet[server]'"
+            f"the service needs {missing}, which is not installed", hint=install_command("server")
         ) from error
 
 
@@ -284,12 +299,16 @@ def _open(database: str | None, data_dir: Path) -> Database:
     return open_database(database or default_database(data_dir))
 
 
+def _key_document(key: Key, secret: str | None = None) -> KeyDocument:
+    return convert({**_facts(key), "key": secret}, KeyDocument)
+
+
 def _facts(key: Key) -> dict[str, Any]:
     return {
         "id": key.id,
         "prefix": key.prefix,
         "organisation": key.organisation,
-        "scopes": list(key.scopes),
+        "scopes": tuple(key.scopes),
         "revoked": key.revoked,
         "label": key.label,
         "created_at": _time(key.created_us),
@@ -299,8 +318,8 @@ def _facts(key: Key) -> dict[str, Any]:
 
 def _row(key: Key) -> list[str]:
     state = "revoked" if key.revoked else ", ".join(key.scopes)
-    used = f"used {_day(key.used_us)}" if key.used_us is not None else "never used"
-    return [key.prefix, key.organisation, state, f"created {_day(key.created_us)}", used, key.label or ""]
+    last_use = f"used {_day(key.used_us)}" if key.used_us is not None else "never used"
+    return [key.prefix, key.organisation, state, f"created {_day(key.created_us)}", last_use, key.label or ""]
 
 
 def _time(moment_us: int | None) -> str | None:
@@ -316,12 +335,12 @@ def _day(moment_us: int) -> str:
 def _warn_of_readers() -> None:
     """Warn if stdout is a file that other users can read: the key goes into it."""
     try:
-        found = os.fstat(sys.stdout.fileno())
+        status = os.fstat(sys.stdout.fileno())
     except (OSError, ValueError):
         return
-    if stat.S_ISREG(found.st_mode) and found.st_mode & 0o044:
+    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o044:
         click.echo(
-            f"warning: others can read the file that the key goes to (mode {stat.S_IMODE(found.st_mode):04o})\n"
+            f"warning: others can read the file that the key goes to (mode {stat.S_IMODE(status.st_mode):04o})\n"
             "  run chmod 600 on it, or umask 077 before the command",
             err=True,
         )
@@ -338,14 +357,15 @@ def orgs_command() -> None:
 @JSON
 def list_organisations(database: str | None, data_dir: Path, as_json: bool) -> None:
     """List organisations with their runs, their bytes, and the quotas that are their own."""
-    with closing(_open(database, data_dir)) as opened:
+    with closing(_open(database, data_dir)) as connection:
         from whet.service.quotas import list_usage
 
-        found = list_usage(opened)
+        usages = list_usage(connection)
     if as_json:
-        click.echo(json.dumps({"organisations": [_usage(each) for each in found]}))
+        organisations = tuple(convert(_usage(usage), OrganisationFacts) for usage in usages)
+        print_document(OrganisationsDocument(organisations=organisations))
         return
-    for line in aligned([_usage_row(each) for each in found]):
+    for line in aligned([_usage_row(usage) for usage in usages]):
         click.echo(line)
 
 
@@ -363,15 +383,18 @@ def quota(
 
     What you leave out is as "whet serve" says for all.
     """
-    with closing(_open(database, data_dir)) as opened:
+    with closing(_open(database, data_dir)) as connection:
         from whet.service.quotas import Quota, set_quota
 
-        wanted = Quota(runs=runs, bytes=None if mb is None else mb * _MB)
-        found = set_quota(opened, organisation, wanted)
-    click.echo(json.dumps(_usage(found)) if as_json else "  ".join(_usage_row(found)))
+        new_quota = Quota(runs=runs, bytes=None if mb is None else mb * _MB)
+        usage = set_quota(connection, organisation, new_quota)
+    if as_json:
+        print_document(convert(_usage(usage), OrganisationDocument))
+    else:
+        click.echo("  ".join(_usage_row(usage)))
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: StorageUse) -> dict[str, Any]:
     return {
         "organisation": usage.organisation,
         "runs": usage.runs,
@@ -381,7 +404,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _usage_row(usage: Usage) -> list[str]:
+def _usage_row(usage: StorageUse) -> list[str]:
     runs = "" if usage.own.runs is None else f" of {usage.own.runs}"
     room = "" if usage.own.bytes is None else f" of {usage.own.bytes / _MB:,.0f} MB"
     return [usage.organisation, f"{count(usage.runs, 'run')}{runs}", f"{usage.bytes / _MB:,.1f} MB{room}"]

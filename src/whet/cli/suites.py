@@ -1,307 +1,148 @@
-"""`whet suites`: exchange eval suites with a service, and run them there."""
+"""`whet init` and `whet import`: write first suites, and convert those of others."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import AT_LEAST_1, FILE, JSON, with_options
+from whet.cli.common import FILE, write_new
 from whet.errors import UsageError
-from whet.reading.documents import DocumentError, load_json
-from whet.reading.text import count, listed, one_line
-
-if TYPE_CHECKING:
-    from whet.service.client import SuitesClient
+from whet.reading.paths import why_no_folder
+from whet.reading.text import count
 
 
-_KEY = "WHET_API_KEY"
-# Fields of a suite that cannot change after it is created.
-_PROVENANCE = ("source_id", "source_kind")
-# What an arm of a service may say: paths, variables and prompts would be those of the server.
-_ARM_KEYS = ("skill", "runner", "model")
+@click.command("init", short_help="Write a first suite for your project.")
+@click.argument("folder", type=FILE, default=".")
+@click.option("--yaml", "as_yaml", is_flag=True, help="Write YAML instead of JSON.")
+@click.option("--python", "as_python", is_flag=True, help="Write a Python suite instead, with a function as its check.")
+def init_command(folder: Path, as_yaml: bool, as_python: bool) -> None:
+    """Write bench/suite.json with a first case for the project in FOLDER (default: the current folder).
 
+    For the folder of a skill, write evals/evals.json with cases that its description suggests.
 
-_asking = with_options(
-    (
-        click.option(
-            "--server", metavar="URL", envvar="WHET_SERVER", show_envvar=True, help="The address of the service."
-        ),
-        click.option(
-            "--key-file", type=FILE, metavar="FILE", help=f"Read the key from this file (default: the key in {_KEY})."
-        ),
-    )
-)
+    The case runs the tests as package.json, pyproject.toml, go.mod or Cargo.toml suggest. If the project has no
+    settings yet, whet also writes a whet.toml with the first agent that is installed. It overwrites nothing.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: {why_no_folder(folder)}", hint="name the folder of a project or a skill")
+    if as_yaml and as_python:
+        raise UsageError("--yaml and --python cannot be used together")
+    # Imported here and not above, as in every command: its --help does not need it.
+    from whet.suites.starter import look_at, python_text, starter_text
 
-
-@click.group("suites", short_help="Exchange eval suites with a service, and run them.")
-def suites_command() -> None:
-    """Exchange eval suites with a service, and run them. The key comes from a file or the environment."""
-
-
-@suites_command.command("list")
-@_asking
-@JSON
-def list_suites(server: str | None, key_file: Path | None, as_json: bool) -> None:
-    """List the suites of the organisation."""
-    with _client(server, key_file) as client:
-        found = list(client.all())
-    if as_json:
-        click.echo(json.dumps({"suites": found}, ensure_ascii=False, indent=2))
+    if (folder / "SKILL.md").is_file() and not (as_yaml or as_python):
+        _init_skill(folder)
         return
-    for suite in found:
-        runnable = "" if suite["runnable"] else "  (not runnable)"
-        cases = count(suite["case_count"], "case")
-        click.echo(f"{suite['id']}  v{suite['version']}  {cases}  {suite['name']}{runnable}")
+    if as_python:
+        ending = "py"
+    elif as_yaml:
+        ending = "yaml"
+    else:
+        ending = "json"
+    path = folder / "bench" / f"suite.{ending}"
+    project = look_at(folder)
+    _write_first(path, python_text(project) if as_python else starter_text(project, as_yaml=as_yaml))
+    click.echo(f"wrote {path}")
+    if project.command is None:
+        add = "a line that runs them with ctx.run" if as_python else 'an expectation such as "test:make test"'
+        click.echo(f"  found no test command in {folder}: add {add}")
+    else:
+        click.echo(f"  runs the tests with: {project.command} (from {project.origin})")
+    settings_file = _ensure_runner(folder)
+    steps = [f"name the agent to run in {settings_file}"] if settings_file else []
+    steps += [f"edit the prompt and the expectations in {path}", f"whet validate {path}"]
+    steps.append(f"whet {'run' if as_python else 'bench'} {path}")
+    click.echo("\nNext:" + "".join(f"\n  {number}. {step}" for number, step in enumerate(steps, 1)))
 
 
-@suites_command.command("get")
-@click.argument("id_", metavar="ID")
-@click.option("--version", type=click.IntRange(min=1), metavar="N", help="Get this version instead of the newest.")
-@_asking
-def get(id_: str, version: int | None, server: str | None, key_file: Path | None) -> None:
-    """Print a suite as JSON."""
-    with _client(server, key_file) as client:
-        click.echo(json.dumps(client.get(id_, version), ensure_ascii=False, indent=2))
+def _init_skill(folder: Path) -> None:
+    """Write a skeleton of evals for a skill."""
+    from whet.reading.fields import UNWRITTEN
+    from whet.suites.starter import skill_evals
+
+    path = folder / "evals" / "evals.json"
+    evals = skill_evals(folder)
+    _write_first(path, json.dumps(evals, indent=2, ensure_ascii=False) + "\n")
+    click.echo(
+        f"wrote {path}: {count(len(evals['evals']), 'case')} that the description of {evals['skill_name']} suggests"
+    )
+    place = _settings_folder(folder)
+    settings_file = _ensure_runner(place, with_judge=True) if place is not None else None
+    steps = [f"name the agent to run in {settings_file}"] if settings_file else []
+    steps += [f"write what {path} leaves to you: each text that begins with {UNWRITTEN}"]
+    steps += [f"whet validate {path}, which names what is missing", f"whet run {folder}"]
+    click.echo("\nNext:" + "".join(f"\n  {number}. {step}" for number, step in enumerate(steps, 1)))
 
 
-@suites_command.command("pull")
-@click.argument("id_", metavar="ID")
-@click.option("--version", type=click.IntRange(min=1), metavar="N", help="Get this version instead of the newest.")
-@click.option("--output", type=FILE, metavar="FILE", help="Write to this file (default: NAME.json).")
-@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
-@_asking
-def pull(
-    *, id_: str, version: int | None, output: Path | None, force: bool, server: str | None, key_file: Path | None
-) -> None:
-    """Write a suite to a file.
+def _settings_folder(skill: Path) -> Path | None:
+    """Return where settings for *skill* go: where you are, or beside the skill; not in it, as it is installed whole.
 
-    Run the file with "whet run", or send it back with "whet suites push".
+    A skill that is a repository of its own gets none: without settings, whet runs the agent that is installed.
     """
-    with _client(server, key_file) as client:
-        suite = client.get(id_, version)
-    from whet.model.run import folder_name
+    from whet.reading.toml import find_project
 
-    target = output or Path(f"{folder_name(suite['name'])}.json")
-    if target.exists() and not force:
-        raise UsageError(f"{target} already exists", hint="name another file with --output, or use --force")
-    _write(target, suite)
-    click.echo(f"{target}: {suite['name']}, version {suite['version']}")
-
-
-@suites_command.command("push")
-@click.argument("file", type=FILE)
-@click.option("--new", is_flag=True, help="Create a new suite, even from a file that you pulled.")
-@_asking
-def push(file: Path, new: bool, server: str | None, key_file: Path | None) -> None:
-    """Send a suite to the service.
-
-    A suite that you pulled becomes its next version, and its file is updated. Any other suite is created.
-    """
-    document = _read(file)
-    from whet.suites.eval_documents import read_suite, to_json
-
-    plain = to_json(read_suite(document))
-    id_, version = document.get("id"), document.get("version")
-    with _client(server, key_file) as client:
-        if new or not isinstance(id_, str) or not isinstance(version, int):
-            suite = client.create(plain)
-        else:
-            change = {name: value for name, value in plain.items() if name not in _PROVENANCE}
-            suite = client.change(id_, {"resource_limits_json": {}, **change}, version=version)
-            # The next push must start from this version, or the service refuses it.
-            _write(file, suite)
-    click.echo(f"{suite['id']}  v{suite['version']}  {suite['name']}")
-    for reason in suite["not_runnable_reasons"]:
-        click.echo(f"not runnable: {reason}")
+    place, here = skill.resolve(), Path.cwd()
+    project = find_project(place)
+    if project == place:
+        # Settings outside of a project are not read.
+        return None
+    is_below = here in place.parents and (project is None or here.is_relative_to(project))
+    return Path() if is_below else place.parent
 
 
-@suites_command.command("run")
-@click.argument("id_", metavar="ID")
-@click.option(
-    "--skill",
-    metavar="SKILL",
-    help="A folder or archive, which is uploaded; or sha256:DIGEST, label:NAME or an address.",
-)
-@click.option("--runner", metavar="NAME", help="One of the server's runners; none for no agent.")
-@click.option(
-    "--arm",
-    "arms",
-    multiple=True,
-    metavar="NAME[=KEY:VALUE,...]",
-    help="Compare arms, the baseline first; keys are skill, runner and model. Or only skill, or only no_skill.",
-)
-@click.option("--trials", type=AT_LEAST_1, metavar="N", help="Run each case N times.")
-@click.option("--label", metavar="TEXT", help="What people call this run.")
-@click.option("--version", type=AT_LEAST_1, metavar="N", help="Run this version instead of the newest.")
-@click.option("--no-wait", is_flag=True, help="Print the id of the run, and do not wait for its end.")
-@_asking
-@JSON
-def run(
-    *,
-    id_: str,
-    skill: str | None,
-    arms: tuple[str, ...],
-    version: int | None,
-    no_wait: bool,
-    server: str | None,
-    key_file: Path | None,
-    as_json: bool,
-    **more: Any,
-) -> int:
-    """Run a suite on the service, wait for its end, and print the decision.
+def _ensure_runner(folder: Path, *, with_judge: bool = False) -> Path | None:
+    """Make sure that the settings name an agent, also as judge if needed; return their file if you have to name one."""
+    from whet.reading.toml import search_settings
+    from whet.suites.starter import installed_agent, settings_text
+
+    settings_file = search_settings(folder.resolve()).file
+    if settings_file is not None:
+        return None if settings_file.data.get("runners") else settings_file.path
+    agent = installed_agent()
+    path = folder / "whet.toml"
+    _write_first(path, settings_text(agent, judged=with_judge))
+    click.echo(f"wrote {path}")
+    if agent is None:
+        click.echo("  found no agent on this machine")
+        return path
+    click.echo(f"  runs {'and judges ' if with_judge else ''}cases with {agent}")
+    return None
+
+
+def _write_first(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        # Not what would follow from it: the folder is not there.
+        raise UsageError(f"cannot create {path.parent}: {error.strerror}") from error
+    write_new(path, text, hint=f"whet validate {path}")
+
+
+@click.command("import", short_help="Convert a benchmark manifest to an eval suite.")
+@click.argument("path", type=FILE)
+@click.option("--output", type=FILE, metavar="FILE", help="Write the suite to this file instead of stdout.")
+def import_command(path: Path, output: Path | None) -> None:
+    """Convert the benchmark manifest PATH to an eval suite.
+
+    Prints to stderr, for each task, what the manifest does not say.
 
     \b
     Exit codes:
-      0    everything went as expected; with --arm: every trial counts
-      1    some trials did not; with --arm: never
-      2    nothing was run, because something must be corrected first
-      3    nothing failed, but some trials errored
-      130  the run was cancelled
+      0  the suite has all tasks
+      2  the manifest cannot be imported
     """
-    with _client(server, key_file) as client:
-        body = {name: value for name, value in more.items() if value is not None}
-        if version is not None:
-            body["suite_version"] = version
-        if skill is not None:
-            body["skill"] = client.skill(skill)
-        body |= _arms(client, arms)
-        started = client.start(id_, body)
-        if no_wait:
-            click.echo(json.dumps(started) if as_json else started["id"])
-            return 0
-        click.echo(f"run {started['id']} waits for its turn", err=True)
-        ended = _follow(client, started["id"])
-    click.echo(json.dumps(ended, ensure_ascii=False, indent=2) if as_json else "\n".join(_ending(ended)))
-    return _exit_code(ended)
+    from whet.suites.evals.documents import to_json
+    from whet.suites.other_tools.manifests import import_path
 
-
-@suites_command.command("cancel")
-@click.argument("run_id", metavar="RUN")
-@_asking
-def cancel(run_id: str, server: str | None, key_file: Path | None) -> None:
-    """Cancel a run on the service."""
-    with _client(server, key_file) as client:
-        found = client.cancel(run_id)
-    click.echo(f"{found['id']}  {'cancelled' if found['status'] == 'cancelled' else 'ends as soon as its agents have'}")
-
-
-def _arms(client: SuitesClient, typed: tuple[str, ...]) -> dict[str, Any]:
-    """Return the arms of a request: those that were typed, or the one of the suite that was named."""
-    if not typed:
-        return {}
-    if len(typed) == 1 and "=" not in typed[0]:
-        return {"arm": typed[0]}
-    return {"arms": [_arm(client, text) for text in typed]}
-
-
-def _arm(client: SuitesClient, text: str) -> dict[str, str]:
-    name, equals, values = text.partition("=")
-    arm = {"name": name}
-    for piece in values.split(",") if equals else ():
-        key, colon, value = (part.strip() for part in piece.partition(":"))
-        if not colon or not value or key not in _ARM_KEYS or key in arm:
-            raise UsageError(
-                f'--arm {name}: "{piece}" cannot be used on a service',
-                hint=f"the keys are {', '.join(_ARM_KEYS)}, each once: --arm new=skill:./v2,model:large",
-            )
-        arm[key] = client.skill(value) if key == "skill" else value
-    return arm
-
-
-def _follow(client: SuitesClient, run_id: str) -> dict[str, Any]:
-    """Show what happens to a run until it has ended, and return it."""
-    try:
-        for event, data in client.events(run_id):
-            if event == "trial_ended":
-                name = f"{data['case']} @ {data['runner']}/{data['arm']} #{data['trial']}"
-                click.echo(f"  {data['status']:17}  {one_line(name, 200)}", err=True)
-            elif event == "run_planned":
-                click.echo(f"{count(data['trials'], 'trial')}", err=True)
-        return client.run(run_id)
-    except KeyboardInterrupt:
-        click.echo(f"the run goes on; to end it: whet suites cancel {run_id}", err=True)
-        raise
-
-
-def _ending(run: dict[str, Any]) -> Iterator[str]:
-    """Yield how a run ended: the decision first."""
-    from msgspec import convert
-
-    from whet.model.comparison import Comparison
-    from whet.report.comparison import sentence
-
-    summary = run["summary"] or {}
-    compared = summary.get("comparisons") or []
-    if compared:
-        yield "Decision"
-        yield from (f"  {sentence(convert({**each, 'cases': []}, Comparison), is_summary=True)}" for each in compared)
-    yield f"run {run['id']}: {run['status']}{', ' + run['outcome'] if run['outcome'] else ''}"
-    if run["error"]:
-        yield from (f"  {line}" for line in run["error"].splitlines())
-    if counts := summary.get("counts"):
-        shown = [f"{number} {name.replace('_', ' ')}" for name, number in counts.items() if number and name != "total"]
-        yield f"  {', '.join(shown)} of {count(counts['total'], 'trial')}"
-    yield from _since(run["previous"])
-
-
-def _since(previous: dict[str, Any] | None) -> Iterator[str]:
-    if previous is None:
-        return
-    yield f"since run {previous['run_id']}"
-    yield from (f"  {each['said']}" for each in previous["decisions"])
-    for key, title in (("newly_failing", "newly failing"), ("newly_passing", "newly passing")):
-        if previous[key]:
-            yield f"  {title}: {listed(previous[key], 20)}"
-    if previous["refused"]:
-        yield f"  not compared: {previous['refused']}"
-
-
-def _exit_code(run: dict[str, Any]) -> int:
-    if run["status"] == "completed":
-        return {"passed": 0, "compared": 0, "failed": 1, "errored": 3}[run["outcome"]]
-    return 130 if run["status"] == "cancelled" else 2
-
-
-def _write(file: Path, suite: dict[str, Any]) -> None:
-    try:
-        file.write_text(json.dumps(suite, ensure_ascii=False, indent=2) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror}") from error
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        document = load_json(file.read_bytes())
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    except DocumentError as error:
-        raise UsageError(f"{file} {error}") from error
-    if not isinstance(document, dict):
-        raise UsageError(f"{file} is not a suite", hint="it must be a JSON object with cases_json")
-    return document
-
-
-def _client(server: str | None, key_file: Path | None) -> SuitesClient:
-    if not server:
-        raise UsageError("no service was given", hint="name it with --server, or in WHET_SERVER")
-    key = _key(key_file)
-    from whet.service.client import SuitesClient
-
-    return SuitesClient(server, key)
-
-
-def _key(key_file: Path | None) -> str:
-    if key_file is None:
-        key = os.environ.get(_KEY, "").strip()
-        if not key:
-            raise UsageError("no key was given", hint=f"put it into {_KEY}, or name a file with --key-file")
-        return key
-    try:
-        return key_file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {key_file}: {error}") from error
+    converted_suite = import_path(path, output.parent if output else Path.cwd())
+    text = json.dumps(to_json(converted_suite.suite), indent=2, ensure_ascii=False)
+    if output is None:
+        click.echo(text)
+    else:
+        write_new(output, f"{text}\n")
+    for problem in converted_suite.lost:
+        click.echo(f"{problem.case}: {problem.message}", err=True)
+    where = f" to {output}" if output else ""
+    click.echo(f"imported {count(len(converted_suite.suite.cases), 'task')}{where}", err=True)

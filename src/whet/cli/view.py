@@ -8,10 +8,13 @@ import sys
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
-from whet.cli.common import CONFIG, JSON, given_settings, setting
+from whet import exit_codes
+from whet.cli.common import CONFIG, JSON, SOME_TEXT, given_settings, print_document, print_lines, screen_of, setting
+from whet.cli.grammar.candidates import complete_runs
 
 if TYPE_CHECKING:
     from whet.model.request import Settings
@@ -20,69 +23,141 @@ _PORTS = click.IntRange(0, 65535)
 
 
 @click.command("view", short_help="Look at runs in your browser.")
-@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
 @click.option("--port", type=_PORTS, default=0, metavar="N", help="Use this port (default: any that is free).")
 @click.option("--no-open", is_flag=True, help="Only print the address.")
 @setting("output_dir", help="Show the runs in this folder, and find RUN there.")
 @CONFIG
-def view_command(runs: tuple[str, ...], *, port: int, no_open: bool, config_file: Path | None, **given: Any) -> int:
+def view_command(runs: tuple[str, ...], *, port: int, no_open: bool, config_file: Path | None, **options: Any) -> int:
     """Serve pages with the runs of this project, or with each RUN, to your browser, until you press Ctrl-C.
 
-    RUN is the folder of a run, its id, or "latest". A run that is under way is followed. Only who has the printed
-    address can look, and only on this machine.
+    RUN is the folder of a run, its id, or "latest". One RUN opens its own page. A run that is under way is followed.
+    Only those who have the printed address can look, and only on this machine.
     """
-    from whet.report.view_source import Runs
-    from whet.report.viewer import Viewer, opened, serve
+    from whet.view.addresses import Runs
+    from whet.view.server import Viewer, opened, serve
 
-    settings = _settings(given, config_file)
-    found = Runs(_project(settings), _folders(runs, settings))
-    viewer = Viewer(found, port)
+    settings = _settings(options, config_file)
+    runs_to_show = Runs(_project(settings), _folders(runs, settings))
+    viewer = Viewer(runs_to_show, port)
     # Ctrl-C and `kill` end it alike.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    click.echo(viewer.address)
+    named = list(runs_to_show.folders()) if runs else []
+    # Who names one run wants to see it, and no list of one row.
+    address = f"{viewer.address}#/runs/{quote(named[0], safe='')}" if len(named) == 1 else viewer.address
+    click.echo(address)
     sys.stdout.flush()
-    shown = opened(viewer.address, os.environ) if not no_open and sys.stdout.isatty() else nullcontext()
+    browser = opened(address, os.environ) if not no_open and sys.stdout.isatty() else nullcontext()
     # Around everything: it may come while the browser is being opened.
-    with suppress(KeyboardInterrupt), shown:
+    with suppress(KeyboardInterrupt), browser:
         serve(viewer)
-    return 0
+    return exit_codes.DONE
 
 
 def _folders(runs: tuple[str, ...], settings: Settings) -> Any:
     """Return what lists the folders to show: those of *runs*, or all of the project, also ones that come later."""
     from whet.record.batches import find_runs
-    from whet.record.recorded_run import run_folders
+    from whet.record.read.run import run_folders
 
     if not runs:
         return lambda: run_folders(settings.output_dir)
-    found = list(dict.fromkeys(folder for run in runs for folder in find_runs(run, settings.output_dir)))
-    return lambda: found
+    folders = list(dict.fromkeys(folder for run in runs for folder in find_runs(run, settings.output_dir)))
+    return lambda: folders
+
+
+@click.command("search", short_help="Find what sessions of a run did, and count it by arm.")
+@click.argument("run", metavar="RUN", shell_complete=complete_runs)
+@click.argument("words", metavar="QUERY...", nargs=-1, required=True, shell_complete=lambda *typed: _kinds(typed[-1]))
+@JSON
+@setting("output_dir", help="Find RUN in this folder.")
+@CONFIG
+def search_command(run: str, words: tuple[str, ...], *, as_json: bool, config_file: Path | None, **options: Any) -> int:
+    """Search the sessions of RUN, and count by arm in how many of them QUERY was found.
+
+    RUN is the folder of a run, its id, or "latest". A session must have all terms; capitals make no difference.
+
+    \b
+    Terms:
+      tool:Bash          called this tool; * stands for any letters
+      cmd:unittest       ran a command with these words
+      skill:notes        loaded this skill
+      file:CHANGELOG.md  read or wrote a file with this in its path
+      text:"not found"   in a message, in what a tool was asked, or in its answer
+      unittest           in any of these
+    """
+    from whet.record.folder import find_run_folder
+    from whet.view.run import RunView
+    from whet.view.search import search_document, search_lines
+
+    folder = find_run_folder(run, _settings(options, config_file).output_dir)
+    document = search_document(RunView(folder), words[0] if len(words) == 1 else " ".join(map(_term, words)))
+    if as_json:
+        print_document(document)
+    else:
+        print_lines(search_lines(document, screen_of(sys.stdout)))
+    return exit_codes.DONE
+
+
+def _kinds(incomplete: str) -> list[str]:
+    """Return what a term may begin with."""
+    from whet.record.read.search import KINDS
+
+    return [f"{kind}:" for kind in KINDS if kind.startswith(incomplete)]
+
+
+def _term(word: str) -> str:
+    """Return a word as a term of a query: the shell has taken its quotes away."""
+    if '"' in word or not any(letter.isspace() for letter in word):
+        return word
+    kind, colon, words = word.partition(":")
+    return f'{kind}:"{words}"' if colon and kind.isalpha() else f'"{word}"'
 
 
 @click.command("history", short_help="Show how a suite did over time, and where that changed.")
-@click.argument("suite", metavar="SUITE")
+@click.argument("suites", metavar="[SUITE]...", nargs=-1, type=SOME_TEXT)
 @JSON
 @setting("output_dir", help="Find runs in this folder.")
 @CONFIG
-def history_command(suite: str, *, as_json: bool, config_file: Path | None, **given: Any) -> int:
+def history_command(suites: tuple[str, ...], *, as_json: bool, config_file: Path | None, **options: Any) -> int:
     """Show the rate of SUITE run by run, where a change of it is decided, and which cases are flaky.
 
-    SUITE is the path or the name of a suite.
+    SUITE is the path or the name of a suite, a skill, or a folder of these; of a folder, those that were run.
     """
-    from whet.model import wire
-    from whet.record.recorded_run import run_folders
-    from whet.report.history import find_history, history_lines
+    from whet.record.read.run import run_folders
+    from whet.view.history.documents import HistoriesDocument
+    from whet.view.history_table import find_histories, history_lines
 
-    settings = _settings(given, config_file)
-    found = find_history(suite, run_folders(settings.output_dir))
-    click.echo(wire.encode_pretty(found).decode().rstrip() if as_json else "\n".join(history_lines(found)))
-    return 0
+    settings = _settings(options, config_file)
+    histories = find_histories(_suites_of(suites), run_folders(settings.output_dir))
+    if as_json:
+        document = histories[0] if len(histories) == 1 else HistoriesDocument(histories=tuple(histories))
+        print_document(document)
+    else:
+        screen = screen_of(sys.stdout)
+        for number, history in enumerate(histories):
+            print_lines([*([""] * bool(number)), *history_lines(history, screen)])
+    return exit_codes.DONE
 
 
-def _settings(given: dict[str, Any], config_file: Path | None) -> Settings:
-    from whet.plan.settings import load_settings
+def _suites_of(names: tuple[str, ...]) -> list[str]:
+    """Return the suites of folders among *names*, and the others as they are: a name needs no file."""
+    from whet.cli.grammar.targets import find_named
 
-    return load_settings(Path.cwd(), flags=given_settings(given), environ=os.environ, config_file=config_file)
+    if not names:
+        return [str(suite.path) for suite in find_named(())]
+    suites: list[str] = []
+    for name in names:
+        if Path(name).is_dir():
+            suites += (str(suite.path) for suite in find_named([Path(name)]))
+        else:
+            suites.append(name)
+    return suites
+
+
+def _settings(options: dict[str, Any], config_file: Path | None) -> Settings:
+    from whet.plan.settings.load import load_settings
+
+    return load_settings(Path.cwd(), flags=given_settings(options), environ=os.environ, config_file=config_file)
 
 
 def _project(settings: Settings) -> str:

@@ -21,9 +21,9 @@ from typing import IO, TypeAlias
 import msgspec
 
 from whet.errors import WorkspaceError
-from whet.ground.copying import remove_tree
-from whet.ground.disk import used_by
-from whet.ground.tree import Descent, Folders, Step, open_file, walk
+from whet.sandbox.process.disk import used_by
+from whet.workspace.copy import remove_tree
+from whet.workspace.walk import DirectoryWalk, Folders, WalkStep, open_file, walk
 
 _LENGTH = struct.Struct("!I")
 _PIECE = 1024 * 1024
@@ -31,7 +31,7 @@ _LONGEST_HEADER = 64 * 1024
 # Returns another content for a file.
 Change: TypeAlias = Callable[[bytes], bytes]
 _SMALL = 4 * 1024 * 1024
-# What nobody used for so long goes, and what was not used for longest goes if a store takes more than this.
+# Archives unused for this long are removed; above this size, those unused for longest are too.
 KEPT_S = 7 * 86_400
 MOST_KEPT = 10 * 1024**3
 
@@ -45,7 +45,7 @@ class _Header(msgspec.Struct, array_like=True):
 
 
 class Unpackable(WorkspaceError):
-    """A stream that is no parcel, or one that would write outside of its folder."""
+    """A stream that is not a folder archive, or one that would write outside of its folder."""
 
 
 def pack(
@@ -53,21 +53,21 @@ def pack(
     name: str,
     *,
     skip: Callable[[str], bool] = lambda _: False,
-    own: Folders = frozenset(),
+    excluded_folders: Folders = frozenset(),
     change: Change | None = None,
 ) -> Iterator[bytes]:
     """Yield the stream of the file or folder *root*, to be unpacked as *name*; *skip* leaves out folders by path.
 
     *change* is asked for the content of each file that is not large.
     """
-    found = root.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        yield from _entry(Step("item", str(root), found), name, None, change)
+    status = root.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        yield from _entry(WalkStep("item", str(root), status), name, None, change)
         return
-    yield _headed("d", name, found, 0)
+    yield _encode_header("d", name, status, 0)
     above, left_out = [name], 0
-    with Descent(root, force=True) as place:
-        for step in walk(place, own=own):
+    with DirectoryWalk(root, force=True) as place:
+        for step in walk(place, own=excluded_folders):
             if step.kind == "leave":
                 left_out = max(0, left_out - 1)
                 above.pop()
@@ -75,36 +75,36 @@ def pack(
                 above.append(step.name)
                 left_out += bool(left_out or skip("/".join(above[1:])))
                 if not left_out:
-                    yield _headed("d", "/".join(above), step.stat, 0)
+                    yield _encode_header("d", "/".join(above), step.stat, 0)
             elif step.kind == "item" and not left_out:
                 yield from _entry(step, "/".join((*above, step.name)), place.fd, change)
 
 
-def _entry(step: Step, path: str, dir_fd: int | None, change: Change | None) -> Iterator[bytes]:
+def _entry(step: WalkStep, path: str, dir_fd: int | None, change: Change | None) -> Iterator[bytes]:
     mode = step.stat.st_mode
     if stat.S_ISLNK(mode):
         target = os.fsencode(os.readlink(step.name, dir_fd=dir_fd))
-        yield _headed("l", path, step.stat, len(target)) + target
+        yield _encode_header("l", path, step.stat, len(target)) + target
     elif stat.S_ISREG(mode):
         with open_file(step.name, dir_fd=dir_fd, force=True) as file:
-            # It may have grown since it was listed.
+            # The file may have grown since it was listed.
             size = os.fstat(file.fileno()).st_size
             if change is not None and size <= _SMALL:
                 data = change(file.read())
-                yield _headed("f", path, step.stat, len(data)) + data
+                yield _encode_header("f", path, step.stat, len(data)) + data
                 return
-            yield _headed("f", path, step.stat, size)
-            left = size
-            while left:
-                piece = file.read(min(_PIECE, left)) or bytes(min(_PIECE, left))
-                left -= len(piece)
+            yield _encode_header("f", path, step.stat, size)
+            bytes_left = size
+            while bytes_left:
+                piece = file.read(min(_PIECE, bytes_left)) or bytes(min(_PIECE, bytes_left))
+                bytes_left -= len(piece)
                 yield piece
     elif stat.S_ISFIFO(mode):
-        yield _headed("p", path, step.stat, 0)
+        yield _encode_header("p", path, step.stat, 0)
 
 
-def _headed(kind: str, path: str, found: os.stat_result, size: int) -> bytes:
-    header = _Header(kind, os.fsencode(path), stat.S_IMODE(found.st_mode), found.st_mtime_ns, size)
+def _encode_header(kind: str, path: str, status: os.stat_result, size: int) -> bytes:
+    header = _Header(kind, os.fsencode(path), stat.S_IMODE(status.st_mode), status.st_mtime_ns, size)
     data = msgspec.msgpack.encode(header)
     return _LENGTH.pack(len(data)) + data
 
@@ -114,18 +114,18 @@ def unpack(stream: IO[bytes], target: Path) -> None:
 
     A stream cannot write outside: every folder above an entry must be one that the same stream made.
     """
-    made: dict[str, _Header] = {}
+    folders: dict[str, _Header] = {}
     while length := stream.read(_LENGTH.size):
         header = _header(stream, length)
         path = os.fsdecode(header.path)
         above, _, name = path.rpartition("/")
-        if name in ("", ".", "..") or "\0" in path or (above and above not in made):
-            raise Unpackable(f"a parcel has an entry that it must not have: {path!r}")
+        if name in ("", ".", "..") or "\0" in path or (above and above not in folders):
+            raise Unpackable(f"a folder archive has an entry that it must not have: {path!r}")
         _write(stream, header, target / path)
         if header.kind == "d":
-            made[path] = header
+            folders[path] = header
     # In the end: a closed folder takes no files, and a new file changes the time of its folder.
-    for path, header in reversed(made.items()):
+    for path, header in reversed(folders.items()):
         os.chmod(target / path, header.mode)  # noqa: PTH101 - with `os.utime`
         os.utime(target / path, ns=(header.mtime_ns, header.mtime_ns))
 
@@ -133,11 +133,11 @@ def unpack(stream: IO[bytes], target: Path) -> None:
 def _header(stream: IO[bytes], length: bytes) -> _Header:
     size = _LENGTH.unpack(length)[0] if len(length) == _LENGTH.size else _LONGEST_HEADER + 1
     if size > _LONGEST_HEADER:
-        raise Unpackable("a parcel was garbled on its way")
+        raise Unpackable("a folder archive was garbled on its way")
     try:
         return msgspec.msgpack.decode(stream.read(size), type=_Header)
     except msgspec.DecodeError as error:
-        raise Unpackable(f"a parcel was garbled on its way: {error}") from error
+        raise Unpackable(f"a folder archive was garbled on its way: {error}") from error
 
 
 def _write(stream: IO[bytes], header: _Header, place: Path) -> None:
@@ -159,7 +159,7 @@ def _write(stream: IO[bytes], header: _Header, place: Path) -> None:
                 os.fchmod(file.fileno(), header.mode)
                 os.utime(file.fileno(), ns=(header.mtime_ns, header.mtime_ns))
         case _:
-            raise Unpackable(f"a parcel has an entry of an unknown kind: {header.kind!r}")
+            raise Unpackable(f"a folder archive has an entry of an unknown kind: {header.kind!r}")
 
 
 def _copy(stream: IO[bytes], file: IO[bytes], size: int) -> None:
@@ -176,11 +176,11 @@ def _copy(stream: IO[bytes], file: IO[bytes], size: int) -> None:
 def _exactly(stream: IO[bytes], size: int) -> bytes:
     data = stream.read(size)
     if len(data) < size:
-        raise Unpackable("a parcel ends too early")
+        raise Unpackable("a folder archive ends too early")
     return data
 
 
-def write_parcel(pieces: Iterator[bytes], file: IO[bytes], most: float = math.inf) -> tuple[str, int]:
+def write_archive(pieces: Iterator[bytes], file: IO[bytes], most: float = math.inf) -> tuple[str, int]:
     """Write a stream to *file*, no further than the piece that makes it larger than *most*; return digest and size."""
     digest, size = hashlib.sha256(), 0
     for piece in pieces:
@@ -193,14 +193,14 @@ def write_parcel(pieces: Iterator[bytes], file: IO[bytes], most: float = math.in
     return digest.hexdigest(), size
 
 
-def keep_parcel(file: IO[bytes], digest: str, store: Path) -> Path:
-    """Unpack the parcel with that *digest* into *store*, in one step; return its folder."""
+def keep_archive(file: IO[bytes], digest: str, store: Path) -> Path:
+    """Unpack the folder archive with that *digest* into *store*, in one step; return its folder."""
     file.seek(0)
-    hashed = hashlib.sha256()
+    checksum = hashlib.sha256()
     while piece := file.read(_PIECE):
-        hashed.update(piece)
-    if hashed.hexdigest() != digest:
-        raise Unpackable("a parcel was garbled on its way: it has another digest")
+        checksum.update(piece)
+    if checksum.hexdigest() != digest:
+        raise Unpackable("a folder archive was garbled on its way: it has another digest")
     place, growing = store / digest, store / f".{digest}.{os.getpid()}"
     if not place.is_dir():
         growing.mkdir(mode=0o700)
@@ -216,29 +216,29 @@ def keep_parcel(file: IO[bytes], digest: str, store: Path) -> Path:
     return place
 
 
-def hold_parcel(digest: str, store: Path) -> bool:
-    """Keep the parcel with that *digest* for as long as this process lives; return whether it is there."""
+def lock_archive(digest: str, store: Path) -> bool:
+    """Keep the folder archive with that *digest* for as long as this process lives; return whether it is there."""
     try:
-        held = os.open(store / digest, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(store / digest, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
-    # Whoever removes it renames it first.
-    fcntl.flock(held, fcntl.LOCK_SH)
+    # `clear_archives` renames an archive before it removes it.
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
     if not (store / digest).is_dir():
-        os.close(held)
+        os.close(descriptor)
         return False
-    os.utime(held)
+    os.utime(descriptor)
     return True
 
 
-def clear_parcels(store: Path, most: int = MOST_KEPT) -> None:
-    """Remove parcels that nobody used for a week, and the oldest of a store with more than *most* bytes."""
-    found: list[tuple[float, Path]] = []
+def clear_archives(store: Path, most: int = MOST_KEPT) -> None:
+    """Remove folder archives that were unused for a week, and the oldest of a store with more than *most* bytes."""
+    archives: list[tuple[float, Path]] = []
     for place in store.iterdir():
         with suppress(OSError):
-            found.append((place.stat().st_mtime, place))
+            archives.append((place.stat().st_mtime, place))
     total = 0
-    for used_at, place in sorted(found, reverse=True):
+    for used_at, place in sorted(archives, reverse=True):
         total += used_by((place,))
         # A name with a dot is one that another process is unpacking.
         too_much = total > most and not place.name.startswith(".")
@@ -247,7 +247,7 @@ def clear_parcels(store: Path, most: int = MOST_KEPT) -> None:
 
 
 def _remove(place: Path) -> None:
-    """Remove a parcel, unless a process holds it."""
+    """Remove a folder archive, unless a process holds it."""
     with suppress(OSError):
         lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,19 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec import Struct
+from msgspec.structs import replace
 
-from whet.dataclass import dataclass
+from whet.checks.asserts.imports import top_of
+from whet.cluster._archive import pack
 from whet.errors import UsageError
-from whet.grade.expect.homes import top_of
-from whet.ground.parcels import pack
-from whet.ground.tree import identities
 from whet.model.request import Settings
 from whet.model.run import OfHost, Plan
 from whet.model.suite import PackageSpec, Suite
 from whet.record.folder import JOURNAL_FILE, RUN_FILE
-from whet.run.parts import HIDDEN_VARIABLE
+from whet.run.context import HIDDEN_VARIABLE
 from whet.suites.format import load_suite
+from whet.workspace.walk import identities
 
 _NONCE = 12
 _FUNCTION = "function"
@@ -57,30 +58,29 @@ _OWN_VARIABLES = frozenset(
 _OWN_PREFIXES = ("RAY_", "PYTHON", "SSH_", "XDG_", "DBUS_", "WHET_", "PYTEST_", "SLURM_", "KUBERNETES_", "CONTAINERS_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(Struct, frozen=True, kw_only=True):
     """What a node needs to know to run trials of a run."""
 
     run_id: str
     plan: Plan
     settings: Settings
     environ: Mapping[str, str]
-    # By the digest of each parcel, where its folder is here.
+    # By the digest of each folder archive, where its folder is here.
     places: Mapping[str, Path]
     verbose: bool
 
 
 def roots_of(plan: Plan, settings: Settings) -> tuple[Path, ...]:
     """Return the folders and files that have to travel: those of the suite, of workspaces, skills and scripts."""
-    found = {_suite_root(plan.suite): None}
+    paths = {_suite_root(plan.suite): None}
     skills = [arm.skill.path for arm in plan.arms if arm.skill]
     # An image is a name, or the absolute path of a folder.
     image = Path(settings.image or "")
     for path in _paths((plan.executions, skills, settings.cassette, image), set()):
         if path.is_absolute() and not _is_of_machine(path) and os.path.lexists(path):
-            found[path] = None
-    kept = sorted(path for path in found if path.parent != path)
-    return tuple(path for path in kept if not any(_is_in(path, other, settings) for other in kept))
+            paths[path] = None
+    candidates = sorted(path for path in paths if path.parent != path)
+    return tuple(path for path in candidates if not any(_is_in(path, outer, settings) for outer in candidates))
 
 
 def _is_in(path: Path, root: Path, settings: Settings) -> bool:
@@ -103,55 +103,55 @@ def _suite_root(suite: Suite) -> Path:
 
 
 def _is_of_machine(path: Path) -> bool:
-    own = (*_OF_MACHINE, *_MORE_OF_MACHINE, sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
-    return any(path.is_relative_to(place) for place in own)
+    machine_folders = (*_OF_MACHINE, *_MORE_OF_MACHINE, sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
+    return any(path.is_relative_to(place) for place in machine_folders)
 
 
-def _paths(value: Any, seen: set[int]) -> Iterator[Path]:
+def _paths(value: Any, visited_ids: set[int]) -> Iterator[Path]:
     """Yield the paths in *value*; texts only where they name a program, its arguments or a script."""
     if isinstance(value, Path):
         yield value
     elif isinstance(value, PackageSpec):
         if "://" not in value.ref:
             yield (value.base_dir / value.ref).resolve()
-    elif is_dataclass(value) and id(value) not in seen:
+    elif isinstance(value, Struct) and id(value) not in visited_ids:
         # A suite gives most of its cases the same.
-        seen.add(id(value))
-        for field in fields(value):
-            inner = getattr(value, field.name)
-            yield from _named(inner) if field.name in _NAMING else _paths(inner, seen)
+        visited_ids.add(id(value))
+        for name in value.__struct_fields__:
+            inner = getattr(value, name)
+            yield from _paths_in_texts(inner) if name in _NAMING else _paths(inner, visited_ids)
     elif isinstance(value, Mapping | tuple | list):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _paths(each, seen)
+        for element in value.values() if isinstance(value, Mapping) else value:
+            yield from _paths(element, visited_ids)
 
 
-def _named(value: Any) -> Iterator[Path]:
+def _paths_in_texts(value: Any) -> Iterator[Path]:
     """Yield what a program, its arguments or the options of an agent name; mounts are those of each node."""
     if isinstance(value, str | Path):
         text = str(value).partition("=")[2] if str(value).startswith("-") else str(value)
         if text.startswith("/"):
             yield Path(text)
     elif isinstance(value, Mapping):
-        for name, each in value.items():
+        for name, element in value.items():
             if name not in ("mounts", "env"):
-                yield from _named(each)
+                yield from _paths_in_texts(element)
     elif isinstance(value, tuple | list):
-        for each in value:
-            yield from _named(each)
+        for element in value:
+            yield from _paths_in_texts(element)
 
 
-def packed(root: Path, plan: Plan, settings: Settings) -> Iterator[bytes]:
-    """Yield the parcel of *root*, without records, and without what only lies beside a suite."""
-    templates = {each.workspace.template_dir for each in plan.executions}
-    skills = {each.skill for each in plan.executions}
-    whole = [path for path in (*templates, *skills) if path is not None]
+def pack_root(root: Path, plan: Plan, settings: Settings) -> Iterator[bytes]:
+    """Yield the folder archive of *root*, without records, and without what only lies beside a suite."""
+    templates = {execution.workspace.template_dir for execution in plan.executions}
+    skills = {execution.skill for execution in plan.executions}
+    full_folders = [path for path in (*templates, *skills) if path is not None]
 
     def skip(path: str) -> bool:
         name, place = path.rpartition("/")[2], root / path
-        beside = not any(place == each or each in place.parents for each in whole)
+        beside = not any(place == full_folder or full_folder in place.parents for full_folder in full_folders)
         return name == _RECORDS or (beside and (name in _NOT_OF_SUITE or _is_record(place)))
 
-    return pack(root, root.name, skip=skip, own=identities([settings.output_dir]))
+    return pack(root, root.name, skip=skip, excluded_folders=identities([settings.output_dir]))
 
 
 def travelling(environ: Mapping[str, str]) -> dict[str, str]:
@@ -174,7 +174,7 @@ class _Writer(pickle.Pickler):
         self._functions = {id(function): name for name, function in _functions(order.plan.suite)}
 
     def persistent_id(self, value: Any) -> Any:
-        """Return what stands for *value*, if something does."""
+        """Return the reference to *value*, if it is sent as one."""
         if isinstance(value, str | Path):
             return self._place(value)
         return self._functions.get(id(value)) if callable(value) else None
@@ -185,14 +185,14 @@ class _Writer(pickle.Pickler):
         if start < 0 or (start > 0 and not (text.startswith("-") and text[start - 1] == "=")):
             return None
         for place, digest in self._places:
-            rest = text[start:].removeprefix(place)
-            if rest != text[start:] and rest[:1] in ("", "/"):
-                return type(value).__name__, digest, text[:start], rest
+            tail = text[start:].removeprefix(place)
+            if tail != text[start:] and tail[:1] in ("", "/"):
+                return type(value).__name__, digest, text[:start], tail
         return None
 
 
 def _functions(suite: Suite) -> Iterator[tuple[tuple[Any, ...], Callable[..., Any]]]:
-    """Yield the functions of a suite, each with what stands for it in an order."""
+    """Yield the functions of a suite, each with the reference to it in an order."""
     for case in suite.cases:
         if case.classify is not None:
             yield (_FUNCTION, case.id, None, "classify"), case.classify
@@ -202,7 +202,7 @@ def _functions(suite: Suite) -> Iterator[tuple[tuple[Any, ...], Callable[..., An
                     yield (_FUNCTION, case.id, number, name), value
 
 
-class _Reader(pickle.Unpickler):
+class _OrderUnpickler(pickle.Unpickler):
     """Reads what `_Writer` wrote; loads the suite when its first function is needed."""
 
     def __init__(self, file: io.BytesIO, places: Mapping[str, Path], load: Callable[[], Suite]) -> None:
@@ -211,7 +211,7 @@ class _Reader(pickle.Unpickler):
         self._functions: dict[Any, Any] | None = None
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return what *pid* stands for."""
+        """Return what the reference *pid* is for."""
         if pid[0] == _FUNCTION:
             if self._functions is None:
                 self._functions = dict(_functions(self._load()))
@@ -242,9 +242,9 @@ def _place_of(path: Path, places: Mapping[str, Path]) -> tuple[str, str]:
 def read_order(data: bytes, store: Path) -> tuple[Order, dict[str, str]]:
     """Return the order with paths of this node, and for each folder that travelled its path here and there."""
     file = io.BytesIO(data)
-    (digest, rest), origins = pickle.load(file)  # noqa: S301 - sealed by the driver, whose code we run anyway
+    (digest, suite_path), origins = pickle.load(file)  # noqa: S301 - sealed by the driver, whose code we run anyway
     places = {each: store / each / Path(origin).name for each, origin in origins.items()}
-    order: Order = _Reader(file, places, lambda: load_suite(places[digest] / rest)).load()
+    order: Order = _OrderUnpickler(file, places, lambda: load_suite(places[digest] / suite_path)).load()
     suite = order.plan.suite
     if "cache_dir" in suite.judge:
         # Each node has its own cache of verdicts.
@@ -265,27 +265,25 @@ def shared_key(private: X25519PrivateKey, public: bytes) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=b"whet order").derive(secret)
 
 
-def sealed(data: bytes, key: bytes) -> bytes:
-    """Return *data* that only *key* opens, and that nobody can change."""
+def seal(data: bytes, key: bytes) -> bytes:
+    """Encrypt *data* so that only *key* opens it, and a change is noticed."""
     nonce = os.urandom(_NONCE)
     return nonce + ChaCha20Poly1305(key).encrypt(nonce, data, None)
 
 
-def opened(data: bytes, key: bytes) -> bytes:
-    """Return what `sealed` closed; raises `InvalidTag` if it was changed."""
+def unseal(data: bytes, key: bytes) -> bytes:
+    """Return what `seal` closed; raises `InvalidTag` if it was changed."""
     return ChaCha20Poly1305(key).decrypt(data[:_NONCE], data[_NONCE:], None)
 
 
-def mapped_back(data: bytes, origins: Mapping[str, str]) -> bytes:
+def map_back(data: bytes, origins: Mapping[str, str]) -> bytes:
     """Return *data* with the paths of this node as they are where the run began."""
-    for here, there in origins.items():
-        if here.encode() in data:
-            data = data.replace(here.encode(), there.encode())
+    for local_path, origin in origins.items():
+        if local_path.encode() in data:
+            data = data.replace(local_path.encode(), origin.encode())
     return data
 
 
 def missing_here(names: Iterable[str], path: str | None) -> list[str]:
     """Return the programs of *names* that this machine does not have."""
-    import shutil  # noqa: PLC0415 - only nodes ask
-
     return [name for name in names if shutil.which(name, path=path) is None]

@@ -1,8 +1,8 @@
-"""What Ray runs on a node: a keeper, which starts the node's process and speaks with it, and a lease for each trial.
+"""What Ray runs on a node: an actor, which starts the node's process and speaks with it, and a task for each trial.
 
-Both are thin, because Ray starts a Python for each trial at a time. The node's process (`run/node.py`) runs all
+Both are thin, because Ray starts a Python for each trial at a time. The node's process (`cluster/node.py`) runs all
 trials of a run on its node in one event loop. It is no child of a worker of Ray, which would kill it without giving it
-the time to clean up: it watches its keeper instead, and ends when that does.
+the time to clean up: it watches its node actor instead, and ends when that does.
 
 Imports little: every process of Ray that holds a trial imports it.
 """
@@ -23,13 +23,13 @@ from typing import Any
 
 import msgspec
 
-from whet.agents.turnstile import Turnstile
+from whet.gateway.rate_limit import LocalRateLimiter
 
 _LENGTH = struct.Struct("!I")
 _LONGEST = 512 * 1024 * 1024
 _STARTING_S = 120.0
 _LOOK_S = 0.02
-# Answers of a lease.
+# Answers of a trial task.
 DONE, LOST, UNKNOWN = "done", "lost", "unknown"
 
 
@@ -37,8 +37,8 @@ def base_folder() -> Path:
     """Return the folder of this machine in which nodes keep what they were sent and what they have not sent yet."""
     base = Path(tempfile.gettempdir()) / f"whet-node-{os.geteuid()}"
     base.mkdir(mode=0o700, exist_ok=True)
-    found = base.lstat()
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077 or base.is_symlink():
+    status = base.lstat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077 or base.is_symlink():
         raise PermissionError(f"{base} does not belong to this user alone: remove it")
     return base
 
@@ -49,12 +49,12 @@ def node_folder(token: str, node_id: str) -> Path:
 
 
 def socket_of(folder: Path) -> str:
-    """Return where the process of a node listens to leases, as soon as it knows what to do."""
+    """Return where the process of a node listens to trial tasks, as soon as it knows what to do."""
     return str(folder / "s")
 
 
-def keeper_socket_of(folder: Path) -> str:
-    """Return where the process of a node listens to its keeper: a lease must not come first."""
+def actor_socket_of(folder: Path) -> str:
+    """Return where the process of a node listens to its node actor: a trial task must not come first."""
     return str(folder / "k")
 
 
@@ -87,12 +87,12 @@ def _read(sock: socket.socket, size: int) -> bytes | None:
     return bytes(data)
 
 
-def hold(token: str, node_id: str, asked: dict[str, Any]) -> bytes:
+def run_trial_task(token: str, node_id: str, request: dict[str, Any]) -> bytes:
     """Have a trial run by the process of this node, and hold the resources of its task until it has ended."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         try:
             sock.connect(socket_of(node_folder(token, node_id)))
-            sock.sendall(encode(asked))
+            sock.sendall(encode(request))
             answer = receive_from(sock)
         except (FileNotFoundError, ConnectionRefusedError):
             return msgspec.msgpack.encode({"state": UNKNOWN, "node": node_id})
@@ -101,7 +101,7 @@ def hold(token: str, node_id: str, asked: dict[str, Any]) -> bytes:
     return msgspec.msgpack.encode({"state": LOST, **(answer or {}), "node": node_id})
 
 
-class Keeper:
+class NodeActor:
     """The actor of a run on one node."""
 
     def __init__(self, token: str, node_id: str, limits: Any) -> None:
@@ -117,15 +117,15 @@ class Keeper:
     async def start(self) -> None:
         """Start the process of this node, and connect to it."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = keeper_socket_of(self._folder)
+        path = actor_socket_of(self._folder)
         for old in (path, socket_of(self._folder)):
             Path(old).unlink(missing_ok=True)  # noqa: ASYNC240 - nothing else happens here yet
         log = self._folder / "log"
-        command = [sys.executable, "-P", "-m", "whet.run.node", str(self._folder), str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "whet.cluster.node", str(self._folder), str(os.getpid())]
         with log.open("wb") as file:
-            # It forks and ends at once.
-            started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)  # noqa: ASYNC220
-            deadline = time.monotonic() + (_STARTING_S if started.wait(_STARTING_S) == 0 else 0)
+            # The program forks and ends at once.
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)  # noqa: ASYNC220
+            deadline = time.monotonic() + (_STARTING_S if process.wait(_STARTING_S) == 0 else 0)
         while True:
             try:
                 reader, self._writer = await asyncio.open_unix_connection(path)
@@ -164,8 +164,8 @@ class Keeper:
             self._news.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), patience_s)
-        said, self._said = self._said, []
-        return said
+        messages, self._said = self._said, []
+        return messages
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -200,20 +200,20 @@ class Keeper:
         task.add_done_callback(self._tasks.discard)
 
 
-class Limits:
+class ProviderLimiter:
     """The actor that limits what all nodes of a run ask of each provider."""
 
     def __init__(self, most: int | None, most_tokens: int | None) -> None:
         self._most = (most, most_tokens)
-        self._turnstiles: dict[str, Turnstile] = {}
+        self._rate_limiters: dict[str, LocalRateLimiter] = {}
         # What is under way, by node: a node that is gone makes room.
         self._held: dict[tuple[str, str], int] = {}
         self._said: list[str] = []
 
-    def _of(self, host: str) -> Turnstile:
-        if host not in self._turnstiles:
-            self._turnstiles[host] = Turnstile(*self._most, lambda what: self._said.append(f"{host} {what}"))
-        return self._turnstiles[host]
+    def _of(self, host: str) -> LocalRateLimiter:
+        if host not in self._rate_limiters:
+            self._rate_limiters[host] = LocalRateLimiter(*self._most, lambda what: self._said.append(f"{host} {what}"))
+        return self._rate_limiters[host]
 
     async def enter(self, node: str, host: str) -> None:
         """Wait until there is room."""
@@ -236,18 +236,18 @@ class Limits:
 
     async def release(self, node: str) -> None:
         """Make room for all that was under way on a node that is gone."""
-        for held, host in [each for each in self._held if each[0] == node]:
-            while self._held[held, host]:
+        for holder, host in [entry for entry in self._held if entry[0] == node]:
+            while self._held[holder, host]:
                 await self.leave(node, host)
 
     async def said(self) -> list[str]:
         """Return what people should know since the last call."""
-        said, self._said = self._said, []
-        return said
+        messages, self._said = self._said, []
+        return messages
 
 
-def hold_here(token: str, asked: dict[str, Any]) -> bytes:
+def run_trial_task_here(token: str, request: dict[str, Any]) -> bytes:
     """Hold a trial on the node that Ray chose for this task."""
-    import ray  # noqa: PLC0415 - the driver and the node's process need only the rest
+    import ray  # the driver and the node's process need only the rest
 
-    return hold(token, ray.get_runtime_context().get_node_id(), asked)
+    return run_trial_task(token, ray.get_runtime_context().get_node_id(), request)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp, fsum, inf, log, sqrt
 
-from whet.dataclass import dataclass
-from whet.grade.quantiles import as_t
-from whet.grade.scores import Z95
-from whet.grade.variation import Values, mean, shared_cases, squares
-from whet.model.benchmark import Interval
+from msgspec import Struct
+
+from whet.decide.quantiles import as_t
+from whet.decide.scores import Z95
+from whet.decide.variation import Values, mean, shared_cases, squares
+from whet.model.callable import Interval
 
 # Less than this of money, time, tokens or steps is nothing.
 _LEAST_TAKEN = 1e-12
@@ -23,8 +24,7 @@ _LARGEST_LOG = 700.0
 _LEAST_FREEDOM = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
+class _Log(Struct, frozen=True):
     """The logarithm of a ratio, and how far its limits are away."""
 
     value: float
@@ -45,8 +45,8 @@ def ratio_of_means(baseline: Values, candidate: Values, *, z: float = Z95) -> In
     by_amounts = _by_amounts(arms, wholes, value, z)
     if by_amounts is None:
         return None
-    found = [by_amounts, *_by_logarithms(arms, z)]
-    low, high = min(each.value - each.half for each in found), max(each.value + each.half for each in found)
+    limits = [by_amounts, *_by_logarithms(arms, z)]
+    low, high = min(limit.value - limit.half for limit in limits), max(limit.value + limit.half for limit in limits)
     return Interval(value=exp(value), low=exp(low), high=exp(high) if high < _LARGEST_LOG else inf)
 
 
@@ -56,26 +56,26 @@ def _by_amounts(
     """Return the limits by the variance of trials within cases, each as a share of what its arm takes."""
     parts: list[tuple[float, int]] = []
     for first, second in zip(*arms, strict=True):
-        scaled = [[each / whole for each in values] for values, whole in zip((first, second), wholes, strict=True)]
-        every = [each for values in scaled for each in values]
+        shares = [[amount / total for amount in values] for values, total in zip((first, second), wholes, strict=True)]
+        every = [amount for values in shares for amount in values]
         variance = squares(every) / (len(every) - 1)
-        if len(every) > len(scaled):
-            own = fsum(squares(values) for values in scaled) / (len(every) - len(scaled))
-            variance = (variance + own) / 2
+        if len(every) > len(shares):
+            within_arms = fsum(squares(values) for values in shares) / (len(every) - len(shares))
+            variance = (variance + within_arms) / 2
         parts.append((variance * (1 / len(first) + 1 / len(second)) / len(arms[0]) ** 2, len(every) - 1))
-    whole = fsum(part for part, _ in parts)
+    total = fsum(part for part, _ in parts)
     spread = fsum(part * part / freedom for part, freedom in parts)
     if len(parts) == 1 and parts[0][1] == 1:
         return None
-    freedom = max(_LEAST_FREEDOM, whole * whole / spread) if spread > 0 else _LEAST_FREEDOM
-    return _Log(value, as_t(z, freedom) * sqrt(whole))
+    freedom = max(_LEAST_FREEDOM, total * total / spread) if spread > 0 else _LEAST_FREEDOM
+    return _Log(value, as_t(z, freedom) * sqrt(total))
 
 
 def _by_logarithms(arms: Sequence[Sequence[Sequence[float]]], z: float) -> Sequence[_Log]:
     """Return the limits if logarithms of amounts are normal; nothing if a trial took nothing."""
-    if any(each < _LEAST_TAKEN for arm in arms for values in arm for each in values):
+    if any(amount < _LEAST_TAKEN for arm in arms for values in arm for amount in values):
         return ()
-    logs = [[[log(each) for each in values] for values in arm] for arm in arms]
+    logs = [[[log(amount) for amount in values] for values in arm] for arm in arms]
     freedoms = [sum(len(values) - 1 for values in arm) for arm in logs]
     middles = [mean([mean(values) for values in arm]) for arm in logs]
     if min(freedoms) == 0:
@@ -92,7 +92,7 @@ def _by_logarithms(arms: Sequence[Sequence[Sequence[float]]], z: float) -> Seque
 
 
 def _by_pairs(logs: Sequence[Sequence[Sequence[float]]], value: float, z: float) -> Sequence[_Log]:
-    """Return the same by how far the arms are apart in each case, which may have one trial."""
+    """Return the limits by how far the arms are apart in each case, which may have one trial."""
     changes = [mean(second) - mean(first) for first, second in zip(*logs, strict=True)]
     if len(changes) == 1:
         return ()

@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from hashlib import sha256
 from math import erfc, inf, sqrt
 from typing import TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
+from whet.decide.difference import Difference, case_chance, chance, holm
+from whet.decide.doubts import doubt_about, error_of_judge
+from whet.decide.errored import ErroredOutcomes, differences, is_blameless, values_of
+from whet.decide.goals import aim_at, amounts_of
+from whet.decide.judging.reliance import answer_digest, judging_of, value_without_judge
+from whet.decide.like_these import difference_like_these
+from whet.decide.quantiles import z_of
+from whet.decide.scores import Z95
+from whet.decide.sequential import ALPHA, FIRST_ANALYSIS, alpha_of_each, z_after_analyses, z_at
+from whet.decide.variation import Weights, shared_cases
 from whet.errors import Contaminated
-from whet.grade.amounts import ratio_of_means
-from whet.grade.difference import Difference, case_chance, chance, holm
-from whet.grade.doubts import doubt_about, error_of_judge
-from whet.grade.errored import Ways, differences, is_blameless, values_of
-from whet.grade.like_these import difference_like_these
-from whet.grade.quantiles import z_of
-from whet.grade.scores import Z95
-from whet.grade.sequential import ALPHA, FIRST_LOOK, alpha_of_each, z_after_looks, z_at
-from whet.grade.variation import Values, Weights, shared_cases
-from whet.model.benchmark import Interval
+from whet.model.callable import Interval
 from whet.model.comparison import (
-    AMOUNTS,
     MOST_TAKEN,
-    Amount,
-    AmountChange,
     ArmSamples,
     CaseChange,
     Comparison,
     Decision,
     Errored,
-    Judging,
+    Goal,
     RunSamples,
     Sampled,
+    Until,
+    count_parts,
+    loads_of_side,
     notes_on,
+    notes_on_parts,
 )
-from whet.model.event import Results
 from whet.model.grade import PASSED, CaseLift, Lift
 from whet.model.run import TrialResult
+from whet.model.run_events import Results
 from whet.model.skills import loads_of
-from whet.model.suite import NO_SKILL, SKILL
+from whet.model.suite import NO_SKILL, SKILL, edited_of, parts_of
 
 # How much worse a candidate may be and still count as not worse, unless you say otherwise.
 MARGIN = 0.05
-_EACH_ITS_OWN = "each runner has its own 5 %: with several of them, one is wrong more often than that"
-# The evidence of a judge has its votes.
-_VOTES = '"votes"'
+EACH_ITS_OWN = "each runner has its own 5 %: with several of them, one is wrong more often than that"
 
 
 def decide(low: float, high: float, margin: float) -> Decision:
@@ -71,9 +71,9 @@ def compare_arms(
     ways = differences(baseline, candidate, weights, z=z, doubt=doubt)
     if ways is None:
         return None
-    found = ways.counted
+    counted_difference = ways.without_errors
     verdict = decide(ways.low, ways.high, margin)
-    both = (*baseline, *candidate)
+    trials = (*baseline, *candidate)
     return Comparison(
         baseline=names[0],
         candidate=names[1],
@@ -84,37 +84,36 @@ def compare_arms(
         margin=margin,
         level=1 - erfc(z / sqrt(2)),
         like_these=_at_least_as_wide(difference_like_these(values_of(baseline), values_of(candidate), weights), ways),
-        baseline_rate=ways.rate(lambda each: each.baseline),
-        candidate_rate=ways.rate(lambda each: each.candidate),
+        baseline_rate=ways.rate(lambda difference: difference.baseline),
+        candidate_rate=ways.rate(lambda difference: difference.candidate),
         cases=_changes(baseline, candidate, weights or {}),
-        amounts=tuple(_amounts(baseline, candidate, z)),
+        amounts=tuple(amounts_of(baseline, candidate, z)),
         errored=Errored(
             baseline=sum(trial.value is None for trial in baseline),
             candidate=sum(trial.value is None for trial in candidate),
             if_failed=_interval(ways.if_failed),
             if_passed=_interval(ways.if_passed),
-            decisive=found is None or decide(found.low, found.high, margin) != verdict,
-            blameless=sum(trial.value is None and trial.blameless for trial in both),
+            decisive=counted_difference is None
+            or decide(counted_difference.low, counted_difference.high, margin) != verdict,
+            blameless=sum(trial.value is None and trial.blameless for trial in trials),
         ),
-        spread=(found or ways.if_failed).spread,
-        trials=sum(trial.value is not None for trial in both),
-        scored=any(trial.value is not None and 0 < trial.value < 1 for trial in both),
-        contaminated=sum(trial.contaminated for trial in both),
-        judging=_judging(both, judge_error, _favour(verdict, ways.low, ways.high, margin)),
-        stretch=found.stretch if found else 1.0,
+        spread=(counted_difference or ways.if_failed).spread,
+        trials=sum(trial.value is not None for trial in trials),
+        scored=any(trial.value is not None and 0 < trial.value < 1 for trial in trials),
+        contaminated=sum(trial.contaminated for trial in trials),
+        loads=(*loads_of_side(names[0], baseline), *loads_of_side(names[1], candidate)),
+        judging=judging_of(
+            (baseline, candidate), judge_error, _favour(verdict, ways.low, ways.high, margin), ways, weights
+        ),
+        stretch=counted_difference.stretch if counted_difference else 1.0,
     )
 
 
-def _at_least_as_wide(like_these: Interval | None, ways: Ways) -> Interval | None:
+def _at_least_as_wide(like_these: Interval | None, ways: ErroredOutcomes) -> Interval | None:
     """Return what holds for other cases: never more than for these, since chance moves both."""
     if like_these is None:
         return None
     return replace(like_these, low=min(like_these.low, ways.low), high=max(like_these.high, ways.high))
-
-
-def _judging(trials: Sequence[Sampled], error: float | None, favour: float | None) -> Judging | None:
-    answers = [(trial.case, trial.judged) for trial in trials if trial.judged is not None and trial.value is not None]
-    return Judging(verdicts=len(answers), answers=len(set(answers)), error=error, favour=favour) if answers else None
 
 
 def _favour(verdict: Decision, low: float, high: float, margin: float) -> float | None:
@@ -140,8 +139,8 @@ def compare_candidates(
 ) -> dict[str, Comparison]:
     """Compare each candidate with one baseline."""
     pairs = {(name, candidate): (baseline, trials) for candidate, trials in candidates.items()}
-    found = compare_pairs(pairs, weights, margin=margin, z_of_level=z_of_level, judge_error=judge_error)
-    return {candidate: each for (_, candidate), each in found.items()}
+    comparisons = compare_pairs(pairs, weights, margin=margin, z_of_level=z_of_level, judge_error=judge_error)
+    return {candidate: comparison for (_, candidate), comparison in comparisons.items()}
 
 
 # The names of a baseline and its candidate, and the same after the runner that they are compared on.
@@ -171,19 +170,19 @@ def compare_pairs(
         )
         for names, (first, second) in pairs.items()
     }
-    compared: dict[_Names, Comparison | None] = {}
+    comparisons: dict[_Names, Comparison | None] = {}
     remaining = len(pairs)
     for likely in sorted(set(chances.values())):
-        # Those that are as likely have the same level, whatever their order.
+        # Arms that are as likely have the same level, whatever their order.
         z = z_of_level(alpha_of_each(remaining))
         for names in (names for names in pairs if chances[names] == likely):
             first, second = pairs[names]
-            found = compared[names] = compare_arms(
+            comparison = comparisons[names] = compare_arms(
                 first, second, weights, names=(names[-2], names[-1]), margin=margin, z=z, judge_error=judge_error
             )
             # Only what is decided, also if its errored trials had gone the other way, makes it easier for the next.
-            remaining -= found is not None and (found.low > 0 or found.high < 0)
-    return {names: found for names in pairs if (found := compared[names]) is not None}
+            remaining -= comparison is not None and (comparison.low > 0 or comparison.high < 0)
+    return {names: comparison for names in pairs if (comparison := comparisons[names]) is not None}
 
 
 def comparisons_of(
@@ -194,48 +193,57 @@ def comparisons_of(
     pairs: Sequence[Pair] = (),
     margin: float = MARGIN,
     per_runner: bool = False,
+    goal: Goal | None = None,
 ) -> tuple[Comparison, ...]:
     """Compare arms of a run, on each runner that both have: *pairs* of them, or all others with the *baseline*.
 
     Without a name, the baseline is the first one. All comparisons share one error, unless *per_runner* gives each
-    runner its own.
+    runner its own. With a *goal*, each says whether its candidate reaches it.
     """
     first = baseline or samples.names[0]
     # All of them, also those that are not asked for: they were tried too.
     pairs = pairs or tuple((first, name) for name in samples.names if name != first)
     against = {
-        (runner, *pair): both
+        (runner, *pair): trials
         for runner in dict.fromkeys(runner for name, _ in pairs for runner in samples.of_arm(name))
         for pair in pairs
-        if (both := _on_runner(samples, pair, runner)) is not None
+        if (trials := _on_runner(samples, pair, runner)) is not None
     }
     runners = tuple(dict.fromkeys(runner for runner, _, _ in against))
-    apart = [{key: both for key, both in against.items() if key[0] == runner} for runner in runners]
-    own_error = (_EACH_ITS_OWN,) if per_runner and len(runners) > 1 else ()
-    found: list[Comparison] = []
-    for together in apart if per_runner else [against]:
-        looks, z_of_level = looks_at(samples, len(together))
-        compared = compare_pairs(
-            together, samples.weights, margin=margin, z_of_level=z_of_level, judge_error=samples.judge_error
+    apart = [{key: trials for key, trials in against.items() if key[0] == runner} for runner in runners]
+    error_note = (EACH_ITS_OWN,) if per_runner and len(runners) > 1 else ()
+    comparisons: list[Comparison] = []
+    for group in apart if per_runner else [against]:
+        looks, z_of_level = analyses_of(samples, len(group))
+        by_pair = compare_pairs(
+            group, samples.weights, margin=margin, z_of_level=z_of_level, judge_error=samples.judge_error
         )
-        found += (
+        comparisons += (
             replace(
-                each,
+                comparison,
+                splits=count_parts(samples.splits, shared_cases_of(comparison)),
                 runner=runner if runner in samples.of_arm(name) else None,
                 looks=looks,
                 interleaved=samples.interleaved,
+                aim=None if goal is None else aim_at(goal, comparison.verdict, comparison.amounts),
                 notes=(
                     *_alike(samples, before, name),
                     *_apart(samples, before, name),
-                    *own_error,
+                    *error_note,
                     *samples.notes,
+                    *notes_on_parts(samples, shared_cases_of(comparison)),
                     *_never_loaded(samples, before, name, runner),
                 ),
             )
-            for (runner, before, name), each in compared.items()
+            for (runner, before, name), comparison in by_pair.items()
             if not candidates or name in candidates
         )
-    return tuple(found)
+    return tuple(comparisons)
+
+
+def shared_cases_of(comparison: Comparison) -> tuple[str, ...]:
+    """Return the cases that have a value in both arms, so that a decision is on them."""
+    return tuple(case.case for case in comparison.cases if case.baseline is not None and case.candidate is not None)
 
 
 def on_runners(
@@ -244,12 +252,12 @@ def on_runners(
     """Yield each runner of the baseline *first*, its trials, and those of each candidate to compare them with."""
     for runner, trials in samples.of_arm(first).items():
         arms = {name: _on_runner(samples, (first, name), runner) for name in samples.names if name != first}
-        yield runner, trials, {name: both[1] for name, both in arms.items() if both is not None}
+        yield runner, trials, {name: pair_trials[1] for name, pair_trials in arms.items() if pair_trials is not None}
 
 
 def _alike(samples: RunSamples, *pair: str) -> tuple[str, ...]:
-    both = any(set(pair) <= set(group) for group in samples.alike)
-    return ("the arms do not differ in anything",) if both else ()
+    are_alike = any(set(pair) <= set(group) for group in samples.alike)
+    return ("the arms do not differ in anything",) if are_alike else ()
 
 
 def _apart(samples: RunSamples, *pair: str) -> Iterable[str]:
@@ -259,16 +267,20 @@ def _apart(samples: RunSamples, *pair: str) -> Iterable[str]:
         if not samples.interleaved:
             yield f"{pair[0]} ran on {', '.join(before)}, and {pair[1]} on {', '.join(after)}"
         return
-    for name, own, other in ((pair[0], before, after), (pair[1], after, before)):
-        if alone := [runner for runner in own if runner not in other]:
+    for name, runners, other_runners in ((pair[0], before, after), (pair[1], after, before)):
+        if alone := [runner for runner in runners if runner not in other_runners]:
             yield f"only {name} ran on {', '.join(alone)}, so that is not compared"
 
 
 def _never_loaded(samples: RunSamples, baseline: str, candidate: str, runner: str) -> Iterable[str]:
     """Yield which of two arms has a skill that was never loaded; the candidate may have a runner of its own."""
-    own = runner if runner in samples.of_arm(candidate) else next(iter(samples.of_arm(candidate)))
-    compared = ((baseline, runner), (candidate, own))
-    return (said for each in samples.arms if (each.arm, each.runner) in compared and (said := each.never_loaded))
+    candidate_runner = runner if runner in samples.of_arm(candidate) else next(iter(samples.of_arm(candidate)))
+    places = ((baseline, runner), (candidate, candidate_runner))
+    return (
+        note
+        for arm_samples in samples.arms
+        if (arm_samples.arm, arm_samples.runner) in places and (note := arm_samples.never_loaded)
+    )
 
 
 def _on_runner(samples: RunSamples, pair: Pair, runner: str) -> tuple[tuple[Sampled, ...], tuple[Sampled, ...]] | None:
@@ -282,15 +294,15 @@ def _on_runner(samples: RunSamples, pair: Pair, runner: str) -> tuple[tuple[Samp
     return (before[runner], next(iter(after.values()))) if len(after) == 1 == len(before) else None
 
 
-def looks_at(samples: RunSamples, candidates: int = 1) -> tuple[int, Callable[[float], float]]:
+def analyses_of(samples: RunSamples, candidates: int = 1) -> tuple[int, Callable[[float], float]]:
     """Return how often the run was looked at, and what that means for an interval."""
-    done, planned = samples.rounds, samples.rounds_planned
-    if planned is not None:
+    rounds_done, rounds_planned = samples.rounds, samples.rounds_planned
+    if rounds_planned is not None:
         # An earlier look counts as if it were the first.
-        at = max(FIRST_LOOK, done)
-        return at - FIRST_LOOK + 1, lambda _: z_at(at, planned, alpha_of_each(candidates))
-    sizes = (*samples.grown_from, done)
-    return len(sizes), lambda level: z_after_looks(sizes, level)
+        at = max(FIRST_ANALYSIS, rounds_done)
+        return at - FIRST_ANALYSIS + 1, lambda _: z_at(at, rounds_planned, alpha_of_each(candidates))
+    sizes = (*samples.grown_from, rounds_done)
+    return len(sizes), lambda level: z_after_analyses(sizes, level)
 
 
 def samples_of(results: Results) -> RunSamples:
@@ -300,18 +312,22 @@ def samples_of(results: Results) -> RunSamples:
     mistaken: list[tuple[str, str]] = []
     # A round that is not complete was not looked at, and does not count.
     last = results.looks[-1].round if plan.until and results.looks else inf
-    compared = {arm.name for arm in plan.arms}
-    executions = (each for each in plan.executions if each.arm in compared)
-    for execution in sorted(executions, key=lambda each: each.arm != plan.baseline):
-        found = trials.setdefault((execution.arm, execution.runner.id), [])
+    arm_names = {arm.name for arm in plan.arms}
+    executions = (arm_execution for arm_execution in plan.executions if arm_execution.arm in arm_names)
+    for execution in sorted(executions, key=lambda arm_execution: arm_execution.arm != plan.baseline):
+        arm_trials = trials.setdefault((execution.arm, execution.runner.id), [])
         if execution.case.id not in plan.voided:
-            own = [result for result in results.trials(execution) if result.number <= last]
-            found += map(sampled, own)
-            mistaken += ((execution.case.id, execution.arm) for result in own if result.mistaken)
+            counting_results = [result for result in results.trials(execution) if result.number <= last]
+            arm_trials += map(sample_trial, counting_results)
+            mistaken += ((execution.case.id, execution.arm) for result in counting_results if result.mistaken)
     return RunSamples(
         name=plan.suite.name,
-        arms=tuple(ArmSamples(arm=arm, runner=runner, trials=tuple(each)) for (arm, runner), each in trials.items()),
+        arms=tuple(
+            ArmSamples(arm=arm, runner=runner, trials=tuple(arm_trials)) for (arm, runner), arm_trials in trials.items()
+        ),
         weights={execution.case.id: execution.case.weight for execution in plan.executions},
+        splits=parts_of(plan.suite.cases),
+        edited=edited_of(plan.suite.cases),
         grown_from=plan.grown_from,
         rounds_planned=plan.until.rounds if plan.until else None,
         interleaved=plan.seed is not None,
@@ -327,38 +343,42 @@ def missing_of(results: Results) -> int:
 
 def comparisons_in(results: Results) -> tuple[Comparison, ...]:
     """Return the comparisons of a run; none if it has one arm."""
-    return comparisons_of(samples_of(results)) if results.plan.baseline is not None else ()
+    plan = results.plan
+    if plan.baseline is None:
+        return ()
+    goal = plan.until.goal if plan.until else None
+    return comparisons_of(samples_of(results), margin=margin_of(plan.until), goal=goal)
 
 
-def sampled(result: TrialResult) -> Sampled:
+def margin_of(until: Until | None) -> float:
+    """Return how much worse still counts as not worse; a run that may stop by a margin is held to the same one."""
+    return MARGIN if until is None or until.margin is None else until.margin
+
+
+def sample_trial(result: TrialResult) -> Sampled:
     """Return what a trial says in a comparison."""
-    usage = result.usage
+    # What a session takes that was ended early says nothing about the agent.
+    usage, is_whole = result.usage, result.ended_early is None
     return Sampled(
         case=result.key.case,
         value=result.compared,
-        cost_usd=_possible(usage.cost_usd),
-        seconds=_possible(result.session_s),
-        tokens=_possible(usage.reported("total_tokens")),
-        steps=_possible(result.steps),
+        cost_usd=_possible(usage.cost_usd) if is_whole else None,
+        seconds=_possible(result.session_s) if is_whole else None,
+        tokens=_possible(usage.reported("total_tokens")) if is_whole else None,
+        steps=_possible(result.steps) if is_whole else None,
         contaminated=result.failure is not None and result.failure.code == Contaminated.code,
         loads=loads_of(result.key.arm, result.key.runner, result),
         blameless=is_blameless(result.failure),
-        judged=_judged(result),
+        judged=answer_digest(result),
         round=result.number,
-        held=_held(result),
+        held=_first_attempt_held(result),
+        unjudged=value_without_judge(result),
     )
 
 
-def _held(result: TrialResult) -> bool | None:
+def _first_attempt_held(result: TrialResult) -> bool | None:
     """Return whether the checks of its first attempt held that did not error; None if all did."""
     return next((attempt.status in PASSED for attempt in result.attempts if attempt.status != "errored"), None)
-
-
-def _judged(result: TrialResult) -> str | None:
-    """Return what stands for the answer of a trial that a model judged."""
-    if not any(_VOTES in (grade.evidence or "") for grade in result.grades):
-        return None
-    return sha256(result.final_output.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _possible(amount: float | None) -> float | None:
@@ -366,16 +386,16 @@ def _possible(amount: float | None) -> float | None:
     return amount if amount is not None and amount <= MOST_TAKEN else None
 
 
-def _interval(found: Difference) -> Interval:
-    return Interval(value=found.value, low=found.low, high=found.high)
+def _interval(difference: Difference) -> Interval:
+    return Interval(value=difference.value, low=difference.low, high=difference.high)
 
 
 def _changes(before: Sequence[Sampled], after: Sequence[Sampled], weights: Weights) -> tuple[CaseChange, ...]:
     """Return every case that an arm has, those of both first judged together: many cases move by chance."""
     baseline, candidate = values_of(before), values_of(after)
-    both = shared_cases(baseline, candidate)
-    chances = holm([case_chance(baseline[case], candidate[case]) for case in both])
-    likely = dict(zip(both, chances, strict=True))
+    common_cases = shared_cases(baseline, candidate)
+    chances = holm([case_chance(baseline[case], candidate[case]) for case in common_cases])
+    likely = dict(zip(common_cases, chances, strict=True))
     return tuple(
         CaseChange(
             case=case,
@@ -395,33 +415,10 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _amounts(baseline: Sequence[Sampled], candidate: Sequence[Sampled], z: float) -> Iterable[AmountChange]:
-    """Yield what both arms took, of the trials that did not error; looks and candidates widen these intervals too."""
-    for amount in AMOUNTS:
-        first, second = _taken(baseline, amount), _taken(candidate, amount)
-        cases = shared_cases(first, second)
-        if any(sum(arm[case]) for arm in (first, second) for case in cases):
-            yield AmountChange(
-                amount=amount,
-                baseline=sum(_mean(first[case]) or 0.0 for case in cases) / len(cases),
-                candidate=sum(_mean(second[case]) or 0.0 for case in cases) / len(cases),
-                ratio=ratio_of_means(first, second, z=z),
-            )
-
-
-def _taken(trials: Iterable[Sampled], amount: Amount) -> Values:
-    values: dict[str, list[float]] = {}
-    for trial in trials:
-        taken: float | None = getattr(trial, amount)
-        if taken is not None and trial.value is not None:
-            values.setdefault(trial.case, []).append(taken)
-    return values
-
-
 def lifts_of(results: Results) -> tuple[Lift, ...]:
     """A lift for each runner that some case was run by with the skill and without; it compares the two arms."""
-    given = {arm.name: arm.facts().get("skill") != "none" for arm in results.plan.arms}
-    if given != {SKILL: True, NO_SKILL: False}:
+    has_skill = {arm.name: arm.facts().get("skill") != "none" for arm in results.plan.arms}
+    if has_skill != {SKILL: True, NO_SKILL: False}:
         return ()
     triggers: dict[str, list[bool]] = {}
     arms: dict[str, dict[str, set[str]]] = {}
@@ -432,33 +429,35 @@ def lifts_of(results: Results) -> tuple[Lift, ...]:
         arms.setdefault(runner, {}).setdefault(case.id, set()).add(execution.arm)
         apart = {check.label for check in case.checks if not check.compared}
         if apart and execution.arm == SKILL:
-            asked = triggers.setdefault(runner, [])
-            asked += (
-                each.passed for trial in results.trials(execution) for each in trial.grades if each.check in apart
+            trigger_grades = triggers.setdefault(runner, [])
+            trigger_grades += (
+                grade.passed for trial in results.trials(execution) for grade in trial.grades if grade.check in apart
             )
-    return tuple(
-        _lift(found, [case for case, ran in arms[found.runner].items() if len(ran) > 1], triggers.get(found.runner, []))
-        for found in comparisons_in(results)
-        if found.runner is not None
-        and any(each.baseline is not None and each.candidate is not None for each in found.cases)
-    )
+    lifts: list[Lift] = []
+    for comparison in comparisons_in(results):
+        compares = any(change.baseline is not None and change.candidate is not None for change in comparison.cases)
+        if comparison.runner is None or not compares:
+            continue
+        cases = [case for case, case_arms in arms[comparison.runner].items() if len(case_arms) > 1]
+        lifts.append(_lift(comparison, cases, triggers.get(comparison.runner, [])))
+    return tuple(lifts)
 
 
-def _lift(found: Comparison, both: Sequence[str], triggers: Sequence[bool]) -> Lift:
-    paired = {
-        each.case: CaseLift(case=each.case, skill=each.candidate, no_skill=each.baseline, weight=each.weight)
-        for each in found.cases
-        if each.candidate is not None and each.baseline is not None
+def _lift(comparison: Comparison, cases: Sequence[str], triggers: Sequence[bool]) -> Lift:
+    case_lifts = {
+        change.case: CaseLift(case=change.case, skill=change.candidate, no_skill=change.baseline, weight=change.weight)
+        for change in comparison.cases
+        if change.candidate is not None and change.baseline is not None
     }
     return Lift(
-        runner=found.runner or "",
-        value=found.difference,
-        low=found.low,
-        high=found.high,
-        skill=found.candidate_rate.value,
-        no_skill=found.baseline_rate.value,
-        cases=tuple(paired.values()),
-        unpaired=tuple(case for case in both if case not in paired),
+        runner=comparison.runner or "",
+        value=comparison.difference,
+        low=comparison.low,
+        high=comparison.high,
+        skill=comparison.candidate_rate.value,
+        no_skill=comparison.baseline_rate.value,
+        cases=tuple(case_lifts.values()),
+        unpaired=tuple(case for case in cases if case not in case_lifts),
         triggered=sum(triggers),
         asked=len(triggers),
     )
@@ -468,7 +467,8 @@ def lift_line(lift: Lift) -> str:
     """Return the lift in one line."""
     interval = f" ({lift.low:+.2f} to {lift.high:+.2f})" if lift.low is not None and lift.high is not None else ""
     counts = f"{lift.better} better, {lift.worse} worse, {lift.same} the same"
-    rest = f"; {len(lift.unpaired)} without a score in both" if lift.unpaired else ""
-    line = f"{lift.value:+.2f}{interval}: {lift.skill:.2f} with the skill, {lift.no_skill:.2f} without; {counts}{rest}"
-    held = f"trigger checks: {lift.triggered} of {lift.asked} held, not counted"
-    return f"{line}; {held}" if lift.asked else line
+    unpaired_note = f"; {len(lift.unpaired)} without a score in both" if lift.unpaired else ""
+    rates = f"{lift.skill:.2f} with the skill, {lift.no_skill:.2f} without"
+    line = f"{lift.value:+.2f}{interval}: {rates}; {counts}{unpaired_note}"
+    trigger_note = f"trigger checks: {lift.triggered} of {lift.asked} held, not counted"
+    return f"{line}; {trigger_note}" if lift.asked else line

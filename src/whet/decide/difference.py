@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import comb, erfc, fsum, sqrt
 
-from whet.dataclass import dataclass
-from whet.grade.quantiles import FARTHEST_Z, as_t
-from whet.grade.scores import Z95, wilson_interval
-from whet.grade.variation import (
+from msgspec import Struct
+
+from whet.decide.quantiles import FARTHEST_Z, as_t
+from whet.decide.scores import Z95, wilson_interval
+from whet.decide.variation import (
     Shares,
     Values,
     Variation,
@@ -25,17 +26,23 @@ from whet.grade.variation import (
     thinning,
     variation,
 )
-from whet.model.benchmark import Interval
+from whet.model.callable import Interval
 
 _STEPS = 40
 # If all cases are alike, these limits would be a little too close: 6 % instead of 5 % of arms that are alike differ.
 _CAUTION = 1.03
-# A normal variable stays below it in 90 %.
-_Z90 = 1.2815516
+# A normal variable stays below it in 97.5 %.
+_Z975 = 1.9599640
+# What is known of rounds before they are seen counts for so many: few rounds say little about how far they are apart.
+_ROUNDS_BEFORE = 4
+# If cases are nearly settled, the few trials that go another way are rare events: their number is skewed, and Wilson's
+# limits know of that only as far as trials vary within cases. This part of the rest is allowed for,
+# and less of it with about so few trials, whose limits are far away as it is.
+_SKEW = 0.5
+_TRIALS_OF_SKEW = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """The candidate's rate less the baseline's on the cases that both have, each with an interval.
 
     `error` is the standard error that the limits have, with all their caution, and `spread` the variance of one trial
@@ -54,16 +61,14 @@ class Difference:
     stretch: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds:
+class RoundVariance(Struct, frozen=True, kw_only=True):
     """How many rounds there were, and the variance of the difference as they show it."""
 
     count: int
     variance: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class Doubt(Struct, frozen=True, kw_only=True):
     """What trials do not show one by one, and the limits must still allow for.
 
     `variance` is added to that of the difference: verdicts that are wrong. `rounds` are known if each trial has one: a
@@ -71,14 +76,13 @@ class Doubt:
     """
 
     variance: float = 0.0
-    rounds: Rounds | None = None
+    rounds: RoundVariance | None = None
 
 
 NO_DOUBT = Doubt()
 
 
-@dataclass(frozen=True, slots=True)
-class _Arm:
+class _ArmRate(Struct, frozen=True):
     """The rate of one arm, and what a trial's variance is multiplied by to get that of the rate."""
 
     rate: float
@@ -94,12 +98,11 @@ class _Arm:
         return of_one_trial(self.rate, 1 / self.thinning)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(Struct, frozen=True):
     """Two arms on the cases that both have."""
 
-    baseline: _Arm
-    candidate: _Arm
+    baseline: _ArmRate
+    candidate: _ArmRate
     variation: Variation
     cases: int
     doubt: Doubt
@@ -113,6 +116,13 @@ class _Pair:
         below = _length(second.value - second.low, first.high - first.value, doubt) * stretch
         above = _length(second.high - second.value, first.value - first.low, doubt) * stretch
         return first, second, below, above
+
+    def caution(self, z: float) -> float:
+        """Return how much farther the difference may be away since few trials of settled cases go another way."""
+        thinnings = (self.baseline.thinning, self.candidate.thinning)
+        skew = z * z * _SKEW * (1 - min(1.0, self.variation.share)) / (1 / max(thinnings) + _TRIALS_OF_SKEW) / 2
+        plain = z * sqrt(self.variation.within * fsum(thinnings) + self.doubt.variance)
+        return (skew + _length(plain, skew) - plain) * self.stretch(z)
 
     def stretch(self, z: float) -> float:
         """Return how many times as far limits reach because trials of a round went alike."""
@@ -134,10 +144,13 @@ def difference(
     first, second, below, above = pair.limits(z)
     # Not -0.0, which would be shown with its sign.
     value = second.value - first.value + 0.0
+    caution = pair.caution(z)
+    low, high = value - below, value + above
     return Difference(
         value=value,
-        low=max(-1.0, value - below),
-        high=min(1.0, value + above),
+        # Arms are called different as the limits say; how different they may be still, takes more caution.
+        low=low if low > 0 else max(-1.0, low - caution),
+        high=high if high < 0 else min(1.0, high + caution),
         baseline=first,
         candidate=second,
         error=(below + above) / (2 * z) if z > 0 else 0.0,
@@ -152,13 +165,15 @@ def rate_on_these_cases(
     values: Values, weights: Weights | None = None, *, z: float = Z95, doubt: Doubt = NO_DOUBT
 ) -> Interval | None:
     """Return the rate of one arm with its interval on these cases; None without a value."""
-    shares = shares_of(sorted(case for case, found in values.items() if found), weights)
+    shares = shares_of(sorted(case for case, case_values in values.items() if case_values), weights)
     if shares is None:
         return None
-    found, arm = variation([values], shares), _arm(values, shares)
-    reach, stretch = _reach(z, found), _stretch(doubt.rounds, found, arm.thinning, z)
-    plain, doubted = arm.interval(found.share, reach), reach * sqrt(doubt.variance)
-    below, above = (stretch * _length(side, doubted) for side in (plain.value - plain.low, plain.high - plain.value))
+    trial_variation, arm = variation([values], shares), _arm(values, shares)
+    reach, stretch = _reach(z, trial_variation), _stretch(doubt.rounds, trial_variation, arm.thinning, z)
+    plain, doubt_reach = arm.interval(trial_variation.share, reach), reach * sqrt(doubt.variance)
+    below, above = (
+        stretch * _length(side, doubt_reach) for side in (plain.value - plain.low, plain.high - plain.value)
+    )
     return Interval(value=plain.value, low=max(0.0, plain.value - below), high=min(1.0, plain.value + above))
 
 
@@ -177,24 +192,37 @@ def chance(baseline: Values, candidate: Values, weights: Weights | None = None, 
 
 
 def case_chance(baseline: Sequence[float], candidate: Sequence[float]) -> float:
-    """Return the same for one case; exactly (Fisher) if its trials pass or fail, because they are few."""
+    """Return the chance of one case; exactly (Fisher) if its trials pass or fail, because they are few."""
     if not all(value in (0.0, 1.0) for value in (*baseline, *candidate)):
         return chance({"": baseline}, {"": candidate})
-    first, second, passed = len(baseline), len(candidate), round(sum(baseline) + sum(candidate))
-    possible = range(max(0, passed - first), min(second, passed) + 1)
-    ways = [comb(first, passed - each) * comb(second, each) for each in possible]
-    seen = comb(first, round(sum(baseline))) * comb(second, round(sum(candidate)))
-    return sum(way for way in ways if way <= seen) / comb(first + second, passed)
+    first, second, passes = len(baseline), len(candidate), round(sum(baseline) + sum(candidate))
+    possible = range(max(0, passes - first), min(second, passes) + 1)
+    ways = [comb(first, passes - candidate_passes) * comb(second, candidate_passes) for candidate_passes in possible]
+    observed_ways = comb(first, round(sum(baseline))) * comb(second, round(sum(candidate)))
+    return sum(way for way in ways if way <= observed_ways) / comb(first + second, passes)
 
 
 def holm(chances: Sequence[float]) -> list[float]:
     """Return each chance as it counts beside the others: the smallest times their number, and so on."""
     order = sorted(range(len(chances)), key=chances.__getitem__)
-    adjusted, highest = [0.0] * len(chances), 0.0
+    results, highest = [0.0] * len(chances), 0.0
     for rank, place in enumerate(order):
         highest = max(highest, min(1.0, (len(chances) - rank) * chances[place]))
-        adjusted[place] = highest
-    return adjusted
+        results[place] = highest
+    return results
+
+
+def discoveries(chances: Sequence[float]) -> list[float]:
+    """Return each chance so that of those below a bound at most that share is there by chance (Benjamini-Hochberg).
+
+    Holm asks that none is, which finds nothing in hundreds of changes.
+    """
+    order = sorted(range(len(chances)), key=chances.__getitem__, reverse=True)
+    results, lowest = [0.0] * len(chances), 1.0
+    for rank, place in enumerate(order):
+        lowest = min(lowest, chances[place] * len(chances) / (len(chances) - rank))
+        results[place] = lowest
+    return results
 
 
 def _pair(baseline: Values, candidate: Values, weights: Weights | None, doubt: Doubt) -> _Pair | None:
@@ -205,29 +233,40 @@ def _pair(baseline: Values, candidate: Values, weights: Weights | None, doubt: D
     return _Pair(_arm(baseline, shares), _arm(candidate, shares), variation(arms, shares), len(shares), doubt)
 
 
-def _arm(values: Values, shares: Shares) -> _Arm:
-    return _Arm(rate_of_arm(values, shares), thinning(values, shares))
+def _arm(values: Values, shares: Shares) -> _ArmRate:
+    return _ArmRate(rate_of_arm(values, shares), thinning(values, shares))
 
 
-def _reach(z: float, found: Variation) -> float:
+def _reach(z: float, trial_variation: Variation) -> float:
     """Return how far limits reach whose variance is known from so many trials."""
-    return _CAUTION * as_t(z, found.freedom)
+    return _CAUTION * as_t(z, trial_variation.freedom)
 
 
-def _stretch(rounds: Rounds | None, found: Variation, thinned: float, z: float) -> float:
-    """Return how many times as far limits reach if rounds are farther apart than trials one by one would be."""
-    expected = found.within * thinned
-    if rounds is None or rounds.variance <= expected * _more_than_usual(rounds.count - 1):
+def _stretch(rounds: RoundVariance | None, trial_variation: Variation, total_thinning: float, z: float) -> float:
+    """Return how many times as far limits reach if rounds are farther apart than trials one by one would be.
+
+    The variance that rounds show is moved towards the usual one; if it is far beyond chance, it counts as it is.
+    """
+    if rounds is None:
         return 1.0
+    usual_variance, freedom = trial_variation.within * total_thinning, rounds.count - 1
+    steadied = (freedom * rounds.variance + _ROUNDS_BEFORE * usual_variance) / (freedom + _ROUNDS_BEFORE)
+    estimates = [(steadied, freedom + _ROUNDS_BEFORE)]
+    if rounds.variance > usual_variance * _beyond_chance(freedom):
+        estimates.append((rounds.variance, freedom))
     # A variance that is known from few rounds is known less well than one from many trials.
-    wider = as_t(z, rounds.count - 1) / as_t(z, found.freedom)
-    return max(1.0, sqrt(rounds.variance / expected) * wider)
+    wider = (
+        sqrt(variance / usual_variance) * as_t(z, known_from) / as_t(z, trial_variation.freedom)
+        for variance, known_from in estimates
+        if variance > usual_variance
+    )
+    return max([1.0, *wider])
 
 
-def _more_than_usual(freedom: int) -> float:
-    """Return what a variance that is known from so little exceeds by chance in one of ten cases, as a multiple."""
+def _beyond_chance(freedom: int) -> float:
+    """Return what a variance that is known from so little exceeds by chance in one of forty cases, as a multiple."""
     middle = 2 / (9 * freedom)
-    return (1 - middle + _Z90 * sqrt(middle)) ** 3
+    return (1 - middle + _Z975 * sqrt(middle)) ** 3
 
 
 def _length(*sides: float) -> float:

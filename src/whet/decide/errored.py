@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 
-from whet.dataclass import dataclass
-from whet.grade.difference import NO_DOUBT, Difference, Doubt, difference
-from whet.grade.variation import Values, Weights
-from whet.model.benchmark import Interval
+from msgspec import Struct
+
+from whet.decide.difference import NO_DOUBT, Difference, Doubt, difference
+from whet.decide.variation import Values, Weights
+from whet.errors import ProviderFailed
+from whet.model.callable import Interval
 from whet.model.comparison import Sampled
 from whet.model.grade import Failure
 
 _BEFORE_THE_AGENT = frozenset({"workspace", "start"})
-_PROVIDER = "provider"
 
 
 def is_blameless(failure: Failure | None) -> bool:
@@ -27,47 +28,51 @@ def is_blameless(failure: Failure | None) -> bool:
     if failure is None:
         return False
     before = failure.phase in _BEFORE_THE_AGENT and failure.cause == "infrastructure"
-    return before or failure.code == _PROVIDER
+    return before or failure.code == ProviderFailed.code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class ErroredOutcomes(Struct, frozen=True, kw_only=True):
     """The difference of two arms for each way in which errored trials may have gone.
 
-    `counted` leaves them out; it is None if no case has a trial in both arms that did not error.
+    `without_errors` leaves them out; it is None if no case has a trial in both arms that did not error.
     """
 
-    counted: Difference | None
+    without_errors: Difference | None
     if_failed: Difference
     if_passed: Difference
-    # Those in which arms differ: failures in one of them only, and the worst or the best of cases that only errored.
-    mixed: tuple[Difference, ...] = ()
+    # Guesses in which arms differ: failures in one of them only, and the worst or the best of cases that only errored.
+    mixtures: tuple[Difference, ...] = ()
 
     @property
-    def all(self) -> tuple[Difference, ...]:
-        """All of them: many errors that are alike in both arms must not hide a difference in what counts."""
-        return (*((self.counted,) if self.counted else ()), self.if_failed, self.if_passed, *self.mixed)
+    def possibilities(self) -> tuple[Difference, ...]:
+        """All ways to count errored trials: equally many errors in both arms must not hide a difference in the rest."""
+        return (
+            *((self.without_errors,) if self.without_errors else ()),
+            self.if_failed,
+            self.if_passed,
+            *self.mixtures,
+        )
 
     @property
     def low(self) -> float:
-        """The lower end of all ways; if nothing counts, nothing is known, whatever one of the arms did."""
-        return min(each.low for each in self.all) if self.counted else -1.0
+        """The lower end of all possibilities; if nothing counts, nothing is known, whatever one of the arms did."""
+        return min(way.low for way in self.possibilities) if self.without_errors else -1.0
 
     @property
     def high(self) -> float:
-        """The upper end of all ways."""
-        return max(each.high for each in self.all) if self.counted else 1.0
+        """The upper end of all possibilities."""
+        return max(way.high for way in self.possibilities) if self.without_errors else 1.0
 
     @property
     def value(self) -> float:
         """The difference as it looks; if nothing counts, the middle of what it may be."""
-        return self.counted.value if self.counted else 0.0
+        return self.without_errors.value if self.without_errors else 0.0
 
     def rate(self, of: Callable[[Difference], Interval]) -> Interval:
         """Return the rate of one arm; if nothing counts, all that it may be."""
-        if self.counted:
-            return of(self.counted)
-        low, high = min(of(each).low for each in self.all), max(of(each).high for each in self.all)
+        if self.without_errors:
+            return of(self.without_errors)
+        low, high = min(of(way).low for way in self.possibilities), max(of(way).high for way in self.possibilities)
         return Interval(value=(low + high) / 2, low=low, high=high)
 
 
@@ -78,27 +83,27 @@ def differences(
     *,
     z: float,
     doubt: Doubt = NO_DOUBT,
-) -> Ways | None:
+) -> ErroredOutcomes | None:
     """Return the difference for each way in which errored trials may have gone; None if no case is in both arms."""
 
-    def compared(first: Values, second: Values) -> Difference | None:
+    def compare(first: Values, second: Values) -> Difference | None:
         return difference(first, second, weights, z=z, doubt=doubt)
 
-    counted = compared(values_of(baseline), values_of(candidate))
-    if counted is not None and all(trial.value is not None for arm in (baseline, candidate) for trial in arm):
-        return Ways(counted=counted, if_failed=counted, if_passed=counted)
+    without_errors = compare(values_of(baseline), values_of(candidate))
+    if without_errors is not None and all(trial.value is not None for arm in (baseline, candidate) for trial in arm):
+        return ErroredOutcomes(without_errors=without_errors, if_failed=without_errors, if_passed=without_errors)
     if_failed, if_passed = (
-        compared(values_of(baseline, errored), values_of(candidate, errored)) for errored in (0.0, 1.0)
+        compare(values_of(baseline, outcome), values_of(candidate, outcome)) for outcome in (0.0, 1.0)
     )
     if if_failed is None or if_passed is None:
         return None
     # Cases that only errored say nothing: those of one arm may have failed, and those of the other have passed.
-    mixed = [
-        compared(_with_silent(baseline, silent, first), _with_silent(candidate, 1 - silent, second))
+    mixtures = [
+        compare(_with_silent(baseline, silent, first), _with_silent(candidate, 1 - silent, second))
         for silent, (first, second) in product((0.0, 1.0), ((None, None), (None, 0.0), (0.0, None)))
     ]
-    rest = tuple(dict.fromkeys(each for each in mixed if each is not None))
-    return Ways(counted=counted, if_failed=if_failed, if_passed=if_passed, mixed=rest)
+    distinct = tuple(dict.fromkeys(mixture for mixture in mixtures if mixture is not None))
+    return ErroredOutcomes(without_errors=without_errors, if_failed=if_failed, if_passed=if_passed, mixtures=distinct)
 
 
 def values_of(trials: Iterable[Sampled], errored: float | None = None, suspect: float | None = None) -> Values:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import fsum, sqrt
 
-from whet.grade.quantiles import t_quantile
-from whet.grade.variation import Values, Weights, mean, shared_cases, shares_of, variation
-from whet.model.benchmark import Interval
+from whet.decide.quantiles import t_quantile
+from whet.decide.variation import Values, Weights, mean, shared_cases, shares_of, variation
+from whet.model.callable import Interval
 
 # The variance of differences between cases if nothing is known of it, which counts as one case: with few cases that
 # happen to agree, other cases may well differ.

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from math import erfc, sqrt
 
-from whet.dataclass import dataclass
+from msgspec import Struct
 
 # How far versions of one thing usually are apart, as a standard deviation.
 _USUAL_DIFFERENCE = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Outlook(Struct, frozen=True, kw_only=True):
     """What was seen after so many rounds: the difference, its standard error, and how much worse is still allowed.
 
     `is_new` is about a new run, which does not begin with these trials.
@@ -31,14 +30,14 @@ class Outlook:
     def chance(self, rounds: int, z: float) -> float:
         """Return how likely a look after so many rounds decides: better, not worse, or worse."""
         later = self.error * sqrt(self.rounds / rounds)
-        value, spread = self._seen_then(rounds, later)
+        value, spread = self._expected_after(rounds, later)
         if spread <= 0:
             return 0.0
         above = _tail((z * later - self.margin - value) / spread)
         below = _tail((z * later + value) / spread)
         return min(1.0, above + below)
 
-    def _seen_then(self, rounds: int, later: float) -> tuple[float, float]:
+    def _expected_after(self, rounds: int, later: float) -> tuple[float, float]:
         """Return what the difference will be on average after so many rounds, and its spread."""
         usual = _USUAL_DIFFERENCE**2 / (_USUAL_DIFFERENCE**2 + self.error**2)
         value, variance = usual * self.value, usual * self.error**2

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil, comb, floor, sqrt
+from math import ceil, comb, erfc, floor, sqrt
 from random import Random
 
-from whet.grade.difference import difference
-from whet.grade.quantiles import t_quantile
-from whet.grade.scores import by_task
-from whet.model.benchmark import Interval, PassK, Sample, TaskDifference
+from whet.decide.difference import difference
+from whet.decide.quantiles import t_quantile
+from whet.decide.scores import by_task
+from whet.model.callable import Interval, PassK, Sample, TaskDifference
 
 RESAMPLES = 2000
 _LEVEL = 0.95
@@ -31,9 +31,9 @@ def bootstrap(clusters: Sequence[Cluster], *, seed: int = 0, resamples: int = RE
     if len(clusters) >= _MANY_TASKS:
         return _by_spread(clusters)
     random = Random(seed)  # noqa: S311 - reproducible on purpose
-    drawn = (ratio(random.choices(clusters, k=len(clusters))) for _ in range(resamples))
+    draws = (ratio(random.choices(clusters, k=len(clusters))) for _ in range(resamples))
     # A draw of nothing but tasks of weight 0 says nothing.
-    ratios = sorted(found for found in drawn if found is not None)
+    ratios = sorted(draw for draw in draws if draw is not None)
     tail = _tail(len(clusters))
     value = ratio(clusters)
     assert value is not None
@@ -59,15 +59,15 @@ def paired_difference(
     weights: Mapping[str, float] | None = None,
 ) -> TaskDifference | None:
     """By how much *after* is above *before* on the tasks of both; none where no task is in both."""
-    found = difference(before, after, weights)
-    if found is None:
+    result = difference(before, after, weights)
+    if result is None:
         return None
     common = [task for task in before if before[task] and after.get(task)]
     changes = {task: _mean(after[task]) - _mean(before[task]) for task in common}
     return TaskDifference(
-        value=found.value,
-        low=found.low,
-        high=found.high,
+        value=result.value,
+        low=result.low,
+        high=result.high,
         tasks=len(common),
         better=tuple(task for task in common if changes[task] > 0),
         worse=tuple(task for task in common if changes[task] < 0),
@@ -84,11 +84,9 @@ def ratio(clusters: Sequence[Cluster]) -> float | None:
 
 def _tail(count: int) -> float:
     """The share to cut off at each end."""
-    # Only here: it brings fractions and decimals along, and most runs have no interval by bootstrap.
-    from statistics import NormalDist  # noqa: PLC0415
-
     t = t_quantile((1 + _LEVEL) / 2, count - 1)
-    return NormalDist().cdf(-sqrt(count / (count - 1)) * t)
+    # That of the normal distribution; `statistics` takes long to import.
+    return erfc(sqrt(count / (count - 1)) * t / sqrt(2)) / 2
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -96,27 +94,27 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """That at least one of k tries passes: 1 - C(n-c, k) / C(n, k)."""
+    """Return the chance that at least one of k tries passes: 1 - C(n-c, k) / C(n, k)."""
     _check(n, c, k)
     return 1 - comb(n - c, k) / comb(n, k)
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """That all of k tries pass: C(c, k) / C(n, k)."""
+    """Return the chance that all of k tries pass: C(c, k) / C(n, k)."""
     _check(n, c, k)
     return comb(c, k) / comb(n, k)
 
 
 def passes_of(samples: Iterable[Sample], k: int) -> PassK | None:
-    """Both, as means over the tasks that have k counted tries; none where no task has."""
-    tries = {task: [sample.status == "pass" for sample in found] for task, found in by_task(samples).items()}
-    enough = {task: found for task, found in tries.items() if len(found) >= k}
+    """Return both chances, as means over the tasks that have k counted tries; None if no task has."""
+    tries = {task: [sample.status == "pass" for sample in outcomes] for task, outcomes in by_task(samples).items()}
+    enough = {task: outcomes for task, outcomes in tries.items() if len(outcomes) >= k}
     if not enough:
         return None
     return PassK(
         k=k,
-        at=sum(pass_at_k(len(found), sum(found), k) for found in enough.values()) / len(enough),
-        all=sum(pass_hat_k(len(found), sum(found), k) for found in enough.values()) / len(enough),
+        at=sum(pass_at_k(len(outcomes), sum(outcomes), k) for outcomes in enough.values()) / len(enough),
+        all=sum(pass_hat_k(len(outcomes), sum(outcomes), k) for outcomes in enough.values()) / len(enough),
         tasks=len(enough),
         left_out=tuple(task for task in tries if task not in enough),
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import astuple, replace
 from math import frexp, ldexp, sqrt
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import astuple, replace
+
 from whet.errors import UsageError
-from whet.model.benchmark import Sample
-from whet.model.event import Results
+from whet.model.callable import Sample
 from whet.model.grade import AS_EXPECTED, Grade, Rate, Status
+from whet.model.run_events import Results
 from whet.reading.fields import is_number
 
 # The two-sided 95 % quantile of the normal distribution.
@@ -22,19 +23,19 @@ def score_of(grades: Sequence[Grade]) -> float | None:
     return weighted_mean((grade.value, grade.weight) for grade in grades)
 
 
-def weighted_mean(weighed: Iterable[tuple[float, float]]) -> float | None:
+def weighted_mean(pairs: Iterable[tuple[float, float]]) -> float | None:
     """Return the mean of (value, weight) pairs; None if all weights are 0."""
-    known = list(weighed)
-    unit = weight_unit(weight for _, weight in known)
-    shares = [(value, weight / unit) for value, weight in known]
-    whole = sum(share for _, share in shares)
-    return sum(value * share for value, share in shares) / whole if whole > 0 else None
+    entries = list(pairs)
+    unit = weight_unit(weight for _, weight in entries)
+    shares = [(value, weight / unit) for value, weight in entries]
+    total = sum(share for _, share in shares)
+    return sum(value * share for value, share in shares) / total if total > 0 else None
 
 
 def weight_unit(weights: Iterable[float]) -> float:
     """Return what to divide weights by before adding them, because a sum of large ones may overflow.
 
-    It is a power of two, so that nothing is rounded.
+    The unit is a power of two, so that nothing is rounded.
     """
     largest = max(weights, default=0.0)
     return ldexp(1.0, frexp(largest)[1] - 1) if largest > 0 else 1.0
@@ -42,21 +43,21 @@ def weight_unit(weights: Iterable[float]) -> float:
 
 def mean(values: Iterable[float]) -> float | None:
     """Return the mean; None of no values."""
-    known = list(values)
-    return sum(known) / len(known) if known else None
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def rate_of(trials: Sequence[tuple[Status, Status]], successes: Collection[Status] = AS_EXPECTED) -> Rate | None:
     """Return the rate of trials, from how each and its first attempt ended; none if none counts."""
     ends = [end for end, _ in trials]
     firsts = [first for _, first in trials if first != "errored"]
-    passed, errored = sum(end in successes for end in ends), ends.count("errored")
-    if errored == len(ends):
+    passes, errors = sum(end in successes for end in ends), ends.count("errored")
+    if errors == len(ends):
         return None
     first_passed = sum(first in successes for first in firsts)
     flaky = sum(end in successes and first not in successes for end, first in trials)
-    known = wilson(passed, len(ends) - errored, errored=errored)
-    return replace(known, first_passed=first_passed, first_total=len(firsts), flaky=flaky)
+    rate = wilson(passes, len(ends) - errors, errored=errors)
+    return replace(rate, first_passed=first_passed, first_total=len(firsts), flaky=flaky)
 
 
 def wilson(passed: int, total: int, *, errored: int = 0) -> Rate:
@@ -92,26 +93,25 @@ def wilson_interval(share: float, total: float, z: float = Z95) -> tuple[float, 
 
 def combined_status(statuses: Iterable[Status]) -> Status | None:
     """Return the worst status of several trials; failed is worse than errored."""
-    seen = set(statuses)
+    distinct = set(statuses)
     worst_first: tuple[Status, ...] = ("failed", "unexpected-passed", "errored", "expected-failed", "passed")
-    return next((status for status in worst_first if status in seen), None)
+    return next((status for status in worst_first if status in distinct), None)
 
 
-def counted(samples: Iterable[Sample]) -> list[Sample]:
+def drop_errored(samples: Iterable[Sample]) -> list[Sample]:
     """Return the samples that say something about the skill."""
     return [sample for sample in samples if sample.status != "errored"]
 
 
 def by_task(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
     """Return the counted samples of each task, in the order of the first samples."""
-    found: dict[str, list[Sample]] = {}
-    for sample in counted(samples):
-        found.setdefault(sample.task, []).append(sample)
-    return found
+    samples_by_task: dict[str, list[Sample]] = {}
+    for sample in drop_errored(samples):
+        samples_by_task.setdefault(sample.task, []).append(sample)
+    return samples_by_task
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class Weights(Struct, frozen=True, kw_only=True):
     """How much each part of the composite counts; they are divided by their sum."""
 
     completion: float = 0.5
@@ -132,15 +132,14 @@ def composite(
 
     Consistency counts only as far as calls are answered: a skill that never answers is consistent, and of no use.
     """
-    answered = 1 - error_rate
-    parts = [(completion, weights.completion), (speed, weights.speed), (answered, weights.reliability)]
+    reliability = 1 - error_rate
+    parts = [(completion, weights.completion), (speed, weights.speed), (reliability, weights.reliability)]
     if consistency is not None:
-        parts.append((consistency * answered, weights.consistency))
+        parts.append((consistency * reliability, weights.consistency))
     return weighted_mean(parts) or 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmScore:
+class ArmScore(Struct, frozen=True, kw_only=True):
     """The score of one runner in one arm, over the cases that have a score."""
 
     runner: str
@@ -151,13 +150,13 @@ class ArmScore:
 
 def arm_scores(results: Results) -> tuple[ArmScore, ...]:
     """Return a score for each runner and arm, in the order of the plan."""
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    scores_by_arm: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for summary in results.summaries():
         execution = summary.execution
-        weighed = found.setdefault((execution.runner.id, execution.arm), [])
+        pairs = scores_by_arm.setdefault((execution.runner.id, execution.arm), [])
         if summary.score is not None:
-            weighed.append((summary.score, execution.case.weight))
+            pairs.append((summary.score, execution.case.weight))
     return tuple(
-        ArmScore(runner=runner, arm=arm, score=weighted_mean(weighed), cases=len(weighed))
-        for (runner, arm), weighed in found.items()
+        ArmScore(runner=runner, arm=arm, score=weighted_mean(pairs), cases=len(pairs))
+        for (runner, arm), pairs in scores_by_arm.items()
     )

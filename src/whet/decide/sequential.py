@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil, erfc, exp, log, pi, sqrt
 
-from whet.dataclass import dataclass
-from whet.grade.difference import Difference
-from whet.grade.quantiles import z_of
+from msgspec import Struct
+
+from whet.decide.quantiles import z_of
 
 ALPHA = 0.05
-# The earliest round to look after: one trial per case says nothing of how trials of a case vary.
-FIRST_LOOK = 2
+# The earliest round to analyse: one trial per case says nothing of how trials of a case vary.
+FIRST_ANALYSIS = 2
 # From the third round on, a run stops if neither arm has this chance to be found better by the effect you look for.
 _FIRST_HOPELESS = 3
 _LEAST_POWER = 0.10
 _GRID = 200
 _STEPS = 40
 # Below this, a look spends nothing: its limit is beyond what can be seen.
-_LEAST_SPENT = 1e-9
+_LEAST_ERROR = 1e-9
 # A pilot of few trials knows the variance only roughly, and Wilson's limits need a little more than normal ones.
 _SURCHARGE = 1.1
 # With fewer in an arm, not even trials that all fail and all pass are different.
@@ -53,17 +53,17 @@ def boundaries(looks: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, .
     limits: list[float] = []
     density: list[float] = []
     places: list[float] = []
-    width = last = spent = 0.0
+    width = last = error_so_far = 0.0
     for share in looks:
-        due = max(side * log(1 + (exp(1) - 1) * share) - spent, _LEAST_SPENT)
+        due = max(side * log(1 + (exp(1) - 1) * share) - error_so_far, _LEAST_ERROR)
         step = sqrt(share - last)
         limit = _limit(due, share, step, density, places, width)
         low = -6 * sqrt(share)
         next_width = (limit - low) / _GRID
         next_places = [low + (number + 0.5) * next_width for number in range(_GRID)]
-        density = _moved(density, places, width, next_places, step)
+        density = _advance_density(density, places, width, next_places, step)
         places, width, last = next_places, next_width, share
-        spent += due
+        error_so_far += due
         limits.append(limit / sqrt(share))
     return tuple(limits)
 
@@ -76,21 +76,23 @@ def _limit(
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if density:
-            beyond = sum(each * width * _tail((middle - at) / step) for at, each in zip(places, density, strict=True))
+            beyond = sum(
+                weight * width * _tail((middle - at) / step) for at, weight in zip(places, density, strict=True)
+            )
         else:
             beyond = _tail(middle / sqrt(share))
         low, high = (middle, high) if beyond > due else (low, middle)
     return high
 
 
-def _moved(
+def _advance_density(
     density: Sequence[float], places: Sequence[float], width: float, to: Sequence[float], step: float
 ) -> list[float]:
     """Return the density after one more step, at the places *to*."""
     if not density:
         return [_bell(at / step) / step for at in to]
     return [
-        sum(each * width * _bell((at - place) / step) / step for place, each in zip(places, density, strict=True))
+        sum(weight * width * _bell((at - place) / step) / step for place, weight in zip(places, density, strict=True))
         for at in to
     ]
 
@@ -103,19 +105,19 @@ def _bell(z: float) -> float:
     return exp(-z * z / 2) / sqrt(2 * pi)
 
 
-def looks_after(rounds: int) -> tuple[float, ...]:
-    """Return the shares of all trials at which a run of at most *rounds* looks."""
-    return tuple(number / rounds for number in range(FIRST_LOOK, rounds + 1))
+def analysis_shares(rounds: int) -> tuple[float, ...]:
+    """Return the shares of all trials at which a run of at most *rounds* is analysed."""
+    return tuple(number / rounds for number in range(FIRST_ANALYSIS, rounds + 1))
 
 
-def z_at(done: int, rounds: int, alpha: float = ALPHA) -> float:
-    """Return the z of the look after round *done* of a run of at most *rounds*."""
-    if done < FIRST_LOOK or rounds < FIRST_LOOK:
+def z_at(rounds_done: int, rounds: int, alpha: float = ALPHA) -> float:
+    """Return the z of the analysis after round *rounds_done* of a run of at most *rounds*."""
+    if rounds_done < FIRST_ANALYSIS or rounds < FIRST_ANALYSIS:
         return z_of(alpha)
-    return boundaries(looks_after(max(done, rounds)), alpha)[done - FIRST_LOOK]
+    return boundaries(analysis_shares(max(rounds_done, rounds)), alpha)[rounds_done - FIRST_ANALYSIS]
 
 
-def z_after_looks(sizes: Sequence[int], alpha: float = ALPHA) -> float:
+def z_after_analyses(sizes: Sequence[int], alpha: float = ALPHA) -> float:
     """Return the z of the last of several looks at one run that grew from look to look, by the rounds each one saw.
 
     The first look had all of the error to itself, since no other was planned. Those after it share a quarter of that:
@@ -125,31 +127,33 @@ def z_after_looks(sizes: Sequence[int], alpha: float = ALPHA) -> float:
     return z_of(alpha if looks <= 1 else alpha / 4 / (looks * (looks - 1)))
 
 
-def power_by_end(found: Difference, *, done: int, rounds: int, effect: float, alpha: float = ALPHA) -> float:
-    """Return the chance that the last look decides, if one arm is better by *effect* from here on: the larger of both.
+def power_by_end(
+    value: float, error: float, *, rounds_done: int, rounds: int, effect: float, alpha: float = ALPHA
+) -> float:
+    """Return the chance that the last analysis decides, if one arm is better by *effect* from here on.
 
-    This is conditional power, given what was seen after round *done*. If more than *effect* was seen, it goes on so.
+    Both arms have such a chance, and the larger one counts. This is conditional power, given the difference *value*
+    after round *rounds_done*, with its standard error. If the difference is larger than *effect*, it stays so.
     """
-    if done >= rounds or found.error <= 0:
+    if rounds_done >= rounds or error <= 0:
         return 0.0
-    share = done / rounds
-    seen = found.value / found.error
+    share = rounds_done / rounds
+    z_now = value / error
     last = z_at(rounds, rounds, alpha)
     # What the z of the whole run would be on average.
-    drifts = {way: max(effect, way * found.value) / (found.error * sqrt(share)) for way in (1, -1)}
+    drifts = {way: max(effect, way * value) / (error * sqrt(share)) for way in (1, -1)}
     return max(
-        _tail((last - way * seen * sqrt(share) - drift * (1 - share)) / sqrt(1 - share))
+        _tail((last - way * z_now * sqrt(share) - drift * (1 - share)) / sqrt(1 - share))
         for way, drift in drifts.items()
     )
 
 
-def is_hopeless(power: float, *, done: int, rounds: int) -> bool:
+def is_hopeless(power: float, *, rounds_done: int, rounds: int) -> bool:
     """Return whether a run may stop because its end will hardly decide: that has a chance of *power* only."""
-    return _FIRST_HOPELESS <= done < rounds and power < _LEAST_POWER
+    return _FIRST_HOPELESS <= rounds_done < rounds and power < _LEAST_POWER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
+class TrialEstimate(Struct, frozen=True, kw_only=True):
     """Trials per case and arm: what a plan takes, and from where to where the truth may be."""
 
     trials: int
@@ -158,33 +162,39 @@ class Needed:
 
 
 def trials_needed(
-    cases: int, spread: float, effect: float, *, power: float = 0.8, alpha: float = ALPHA, seen: int | None = None
-) -> Needed:
+    cases: int,
+    spread: float,
+    effect: float,
+    *,
+    power: float = 0.8,
+    alpha: float = ALPHA,
+    pilot_trials: int | None = None,
+) -> TrialEstimate:
     """Return how many trials per case and arm decide an *effect* with that *power*.
 
-    *spread* is the variance within cases, summed over both arms; *seen* is how many trials a pilot knows it from,
-    and without a pilot the range says what cases that are easier or harder would take.
+    *spread* is the variance within cases, summed over both arms; a pilot knows it from
+    *pilot_trials*, and without a pilot the range says what cases that are easier or harder would take.
     """
     z = z_of(alpha) + z_of(2 * (1 - power))
     # Trials of a pilot may always pass or always fail; those of an arm that is better or worse then do not.
     least = effect * (1 - effect)
     exact = z * z * max(spread, least) / (cases * effect * effect) * _SURCHARGE
-    doubt = exp(_doubt_of_pilot(cases, seen)) if seen is not None else None
-    fewest = max(FIRST_LOOK, ceil(_FEWEST_TRIALS / cases))
-    return Needed(
+    doubt = exp(_doubt_of_pilot(cases, pilot_trials)) if pilot_trials is not None else None
+    fewest = max(FIRST_ANALYSIS, ceil(_FEWEST_TRIALS / cases))
+    return TrialEstimate(
         trials=max(fewest, ceil(exact)),
         least=max(fewest, ceil(exact / doubt if doubt else exact * _EASIER)),
         most=max(fewest, ceil(exact * (doubt or _HARDER))),
     )
 
 
-def _doubt_of_pilot(cases: int, seen: int) -> float:
+def _doubt_of_pilot(cases: int, pilot_trials: int) -> float:
     """Return how far from what a pilot says the truth may be, as a logarithm, in 80 % of pilots.
 
     The parts are found by simulation: few trials know the variance roughly, few cases may not be like those that differ
     between the arms, and some doubt stays.
     """
-    return sqrt(4.3 / max(2, seen) + 0.62 / cases + 0.036)
+    return sqrt(4.3 / max(2, pilot_trials) + 0.62 / cases + 0.036)
 
 
 def effect_within_reach(cases: int, spread: float, trials: int, *, power: float = 0.8, alpha: float = ALPHA) -> float:

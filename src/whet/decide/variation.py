@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import TypeAlias
 
-from whet.dataclass import dataclass
-from whet.grade.scores import weight_unit
+from msgspec import Struct
+
+from whet.decide.scores import weight_unit
 
 # The values of the trials of each case.
 Values: TypeAlias = Mapping[str, Sequence[float]]
@@ -24,8 +25,8 @@ Shares: TypeAlias = Mapping[str, float]
 # So many cases that vary as much as all trials together are added to those that were seen, since few trials that agree
 # say little.
 _ADDED_CASES = 1.5
-# That, and what no trial has shown, counts fully if all trials pass or fail. Scores in between show sooner how they
-# vary, so it counts by the share of trials that are at an end, and at least by so much.
+# An added case, and what no trial has shown, counts fully if all trials pass or fail. Scores in between show sooner how
+# they vary, so it counts by the share of trials that are at an end, and at least by so much.
 _LEAST_OF_SCORES = 0.25
 # Around the mean of both arms, a case that one arm passes and the other fails varies; around the mean of its own arm it
 # does not. The first alone hides real differences; the second alone takes one unstable case for a difference.
@@ -35,8 +36,7 @@ _STEADYING = 20
 _LEAST_FREEDOM = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variation:
+class Variation(Struct, frozen=True, kw_only=True):
     """How trials vary within their cases, in all arms together.
 
     `within` is the variance of a trial within its case, and `share` the part that it has in the variance of trials
@@ -55,11 +55,11 @@ def shared_cases(baseline: Values, candidate: Values) -> list[str]:
 
 def shares_of(cases: Sequence[str], weights: Weights | None) -> dict[str, float] | None:
     """Return the part of each case; cases without weight are left out, and None if none is left."""
-    given = {case: (weights or {}).get(case, 1.0) for case in cases}
-    unit = weight_unit(given.values())
-    scaled = {case: weight / unit for case, weight in given.items() if weight > 0}
-    whole = fsum(scaled.values())
-    return {case: weight / whole for case, weight in scaled.items()} if whole > 0 else None
+    case_weights = {case: (weights or {}).get(case, 1.0) for case in cases}
+    unit = weight_unit(case_weights.values())
+    relative_weights = {case: weight / unit for case, weight in case_weights.items() if weight > 0}
+    total = fsum(relative_weights.values())
+    return {case: weight / total for case, weight in relative_weights.items()} if total > 0 else None
 
 
 def thinning(values: Values, shares: Shares) -> float:
@@ -83,8 +83,7 @@ def of_one_trial(rate: float, trials: float, arms: int = 1) -> float:
     return middle * (1 - middle)
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _CaseVariation(Struct, frozen=True):
     """One case in all arms: how it enters the result, and what its trials say."""
 
     # The square of its share, over its trials, summed over arms.
@@ -106,64 +105,68 @@ def variation(arms: Sequence[Values], shares: Shares) -> Variation:
     """Return how trials vary within the cases of *shares*, of which every arm has a trial."""
     cases = [_case([arm[case] for arm in arms], share) for case, share in shares.items()]
     trials = sum(case.trials for case in cases)
-    whole = fsum(case.enters for case in cases)
+    total_entry = fsum(case.enters for case in cases)
     # Every case counts once here: of what none of them has shown, a light one may show as much as a heavy one.
     plain = fsum(case.mean for case in cases) / len(cases)
     most = of_one_trial(plain, trials)
-    total = _total(cases, whole, trials, most)
-    known = [(case, total if case.variance is None else case.variance) for case in cases]
+    total = _total(cases, total_entry, trials, most)
+    variances = [(case, total if case.variance is None else case.variance) for case in cases]
     doubt = max(_LEAST_OF_SCORES, sum(case.at_ends for case in cases) / trials)
-    added = doubt * _ADDED_CASES / len(cases)
-    within = (fsum(case.enters * variance for case, variance in known) / whole + added * total) / (1 + added)
+    prior_weight = doubt * _ADDED_CASES / len(cases)
+    within = (fsum(case.enters * variance for case, variance in variances) / total_entry + prior_weight * total) / (
+        1 + prior_weight
+    )
     # Trials that all end alike do not tell how they vary: the first that does not may be of any case.
     unseen = doubt * max(0.0, 1 - plain * (1 - plain) / most)
     share = within / of_one_trial(*_pooled_rate(arms, shares), arms=len(arms)) + unseen
     # If all cases count the same, they cannot vary by more than trials at this rate do.
     is_even = len({*shares.values()}) == 1
     return Variation(
-        within=within, share=min(1.0, share) if is_even else share, freedom=_freedom(known, within, arms, shares)
+        within=within, share=min(1.0, share) if is_even else share, freedom=_freedom(variances, within, arms, shares)
     )
 
 
-def _case(arms: Sequence[Sequence[float]], share: float) -> _Case:
+def _case(arms: Sequence[Sequence[float]], share: float) -> _CaseVariation:
     every = [value for values in arms for value in values]
     enters = share * share * fsum(1 / len(values) for values in arms)
     square = fsum(value * value for value in every) / len(every)
     at_ends = sum(value in (0.0, 1.0) for value in every)
     if len(every) == 1:
-        return _Case(enters, 1, every[0], square, None, at_ends)
+        return _CaseVariation(enters, 1, every[0], square, None, at_ends)
     variance = squares(every) / (len(every) - 1)
     if len(every) > len(arms):
-        own = fsum(squares(values) for values in arms) / (len(every) - len(arms))
-        variance = _AROUND_BOTH * variance + (1 - _AROUND_BOTH) * own
-    return _Case(enters, len(every), mean(every), square, variance, at_ends)
+        within_arms = fsum(squares(values) for values in arms) / (len(every) - len(arms))
+        variance = _AROUND_BOTH * variance + (1 - _AROUND_BOTH) * within_arms
+    return _CaseVariation(enters, len(every), mean(every), square, variance, at_ends)
 
 
-def _total(cases: Sequence[_Case], whole: float, trials: int, most: float) -> float:
+def _total(cases: Sequence[_CaseVariation], total_entry: float, trials: int, most: float) -> float:
     """Return the variance of all trials, within cases and between them, with two trials more that are far apart."""
-    middle = fsum(case.enters * case.mean for case in cases) / whole
-    seen = fsum(case.enters * case.mean_square for case in cases) / whole - middle * middle
-    return (max(0.0, seen) * trials * trials / max(1, trials - 1) + 2 * most) / (trials + 2)
+    middle = fsum(case.enters * case.mean for case in cases) / total_entry
+    variance = fsum(case.enters * case.mean_square for case in cases) / total_entry - middle * middle
+    return (max(0.0, variance) * trials * trials / max(1, trials - 1) + 2 * most) / (trials + 2)
 
 
 def _pooled_rate(arms: Sequence[Values], shares: Shares) -> tuple[float, float]:
     """Return the rate of all arms together, and how many trials they are worth."""
     worth = [1 / thinning(arm, shares) for arm in arms]
-    whole = fsum(worth)
-    rate = fsum(each * rate_of_arm(arm, shares) for each, arm in zip(worth, arms, strict=True)) / whole
-    return rate, whole
+    total = fsum(worth)
+    rate = fsum(weight * rate_of_arm(arm, shares) for weight, arm in zip(worth, arms, strict=True)) / total
+    return rate, total
 
 
-def _freedom(known: Sequence[tuple[_Case, float]], within: float, arms: Sequence[Values], shares: Shares) -> float:
+def _freedom(
+    variances: Sequence[tuple[_CaseVariation, float]], within: float, arms: Sequence[Values], shares: Shares
+) -> float:
     """Return from how many trials the variance is known (Satterthwaite), at most those of the arm that has fewest."""
     parts = [
         (case.enters * (case.freedom * variance + _STEADYING * within) / (case.freedom + _STEADYING), case.freedom)
-        for case, variance in known
+        for case, variance in variances
     ]
     spread = fsum(part * part / freedom for part, freedom in parts)
-    found = fsum(part for part, _ in parts) ** 2 / spread if spread > 0 else 0.0
+    effective = fsum(part for part, _ in parts) ** 2 / spread if spread > 0 else 0.0
     fewest = min(sum(len(arm[case]) for case in shares) for arm in arms)
-    return max(1.0, min(max(_LEAST_FREEDOM, found), fewest - 1))
+    return max(1.0, min(max(_LEAST_FREEDOM, effective), fewest - 1))
 
 
 def squares(values: Sequence[float]) -> float:

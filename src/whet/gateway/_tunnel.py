@@ -20,14 +20,14 @@ from whet.reading.addresses import is_public
 from whet.reading.hosts import fits, is_number, read_host
 
 if TYPE_CHECKING:
-    from whet.agents.gateway_http import Client
+    from whet.gateway.connection import Client
 
 _CHUNK = 65536
 _CONNECT_S = 30.0
 _FORBIDDEN, _UNREACHABLE = 403, 502
 _LONGEST_STATUS = 200
 # The names of this machine.
-_OWN = "localhost"
+_LOCALHOST = "localhost"
 _PORTS = {"http": 80, "https": 443}
 _Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -36,28 +36,32 @@ class Tunnels:
     """The hosts that may be reached."""
 
     def __init__(self, allowed: Iterable[str]) -> None:
-        self._allowed = [found for each in allowed if (found := read_host(each))]
+        self._allowed = [host_and_port for host in allowed if (host_and_port := read_host(host))]
 
     def __bool__(self) -> bool:
         return bool(self._allowed)
 
     def admits(self, target: str) -> tuple[str, int] | None:
         """Return host and port of *target* if it may be reached."""
-        found = read_host(target)
-        if found is None:
+        host_and_port = read_host(target)
+        if host_and_port is None:
             return None
-        return found if any(fits(found[0], name) and found[1] == port for name, port in self._allowed) else None
+        return (
+            host_and_port
+            if any(fits(host_and_port[0], name) and host_and_port[1] == port for name, port in self._allowed)
+            else None
+        )
 
     async def open(self, client: Client, target: str) -> str | None:
         """Join *client* with *target* until either hangs up; return why not, after saying so."""
-        where = self.admits(target)
-        if where is None:
+        address = self.admits(target)
+        if address is None:
             why = f"{target[:200]} is not among the hosts that this agent may reach"
             await client.refuse(_FORBIDDEN, why)
             return why
         try:
             async with asyncio.timeout(_CONNECT_S):
-                reader, writer = await _reached(*where)
+                reader, writer = await _connect_host(*address)
         except (OSError, TimeoutError) as error:
             why = f"{target} cannot be reached: {str(error) or 'it does not answer'}"
             await client.refuse(_UNREACHABLE, why)
@@ -66,7 +70,7 @@ class Tunnels:
             await client.accept_tunnel()
             theirs, ours = client.streams
             writer.write(client.leftover)
-            await _joined((theirs, writer), (reader, ours))
+            await _join_streams((theirs, writer), (reader, ours))
         finally:
             writer.close()
             with contextlib.suppress(OSError):
@@ -74,30 +78,32 @@ class Tunnels:
         return None
 
 
-async def _reached(host: str, port: int) -> _Streams:
+async def _connect_host(host: str, port: int) -> _Streams:
     """Return a connection to a host, through the proxy of our own environment if there is one for it."""
-    proxy = _proxy(host, port)
+    proxy = _find_proxy(host, port)
     if proxy is None:
-        return await asyncio.open_connection(*await _address(host, port))
+        return await asyncio.open_connection(*await _resolve_host(host, port))
     try:
-        usual = _PORTS[proxy.scheme]
-        at = proxy.hostname or "", proxy.port or usual
+        default_port = _PORTS[proxy.scheme]
+        proxy_address = proxy.hostname or "", proxy.port or default_port
     except (KeyError, ValueError) as error:
         raise OSError("what HTTPS_PROXY names is no HTTP proxy") from error
-    streams = await asyncio.open_connection(*at, ssl=ssl.create_default_context() if proxy.scheme == "https" else None)
+    streams = await asyncio.open_connection(
+        *proxy_address, ssl=ssl.create_default_context() if proxy.scheme == "https" else None
+    )
     try:
-        await _passed_on(*streams, f"{host}:{port}", proxy)
+        await _ask_proxy(*streams, f"{host}:{port}", proxy)
     except BaseException:
         streams[1].close()
         raise
     return streams
 
 
-async def _passed_on(
+async def _ask_proxy(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str, proxy: SplitResult
 ) -> None:
     """Have *proxy* connect us with *target*."""
-    writer.write(_connect(target, proxy))
+    writer.write(_connect_request(target, proxy))
     try:
         answer = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -107,19 +113,19 @@ async def _passed_on(
         raise OSError(f"the proxy says {status[:_LONGEST_STATUS]!r}")
 
 
-def _proxy(host: str, port: int) -> SplitResult | None:
+def _find_proxy(host: str, port: int) -> SplitResult | None:
     """Return the proxy for a host; this machine itself is reached without."""
-    known = getproxies()
-    url = known.get("https") or known.get("all")
+    proxies = getproxies()
+    url = proxies.get("https") or proxies.get("all")
     with contextlib.suppress(ValueError):
         if ip_address(host.strip("[]")).is_loopback:
             return None
-    if not url or host == _OWN or proxy_bypass(f"{host}:{port}"):
+    if not url or host == _LOCALHOST or proxy_bypass(f"{host}:{port}"):
         return None
     return urlsplit(url if "://" in url else f"http://{url}")
 
 
-def _connect(target: str, proxy: SplitResult) -> bytes:
+def _connect_request(target: str, proxy: SplitResult) -> bytes:
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if proxy.username is not None:
         login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
@@ -127,7 +133,7 @@ def _connect(target: str, proxy: SplitResult) -> bytes:
     return "\r\n".join((*lines, "", "")).encode()
 
 
-async def _address(host: str, port: int) -> tuple[str, int]:
+async def _resolve_host(host: str, port: int) -> tuple[str, int]:
     """Look a name up once; one that leads into a private network is refused, unless it was allowed as a number."""
     plain = host.strip("[]")
     with contextlib.suppress(ValueError):
@@ -135,16 +141,16 @@ async def _address(host: str, port: int) -> tuple[str, int]:
     if is_number(host):
         raise OSError("this is no name")
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(plain, port, type=socket.SOCK_STREAM)
-    addresses = [str(each[4][0]) for each in found]
-    if host != _OWN and not all(map(is_public, addresses)):
+    records = await loop.getaddrinfo(plain, port, type=socket.SOCK_STREAM)
+    addresses = [str(record[4][0]) for record in records]
+    if host != _LOCALHOST and not all(map(is_public, addresses)):
         raise OSError("its name leads to a private address")
     return addresses[0], port
 
 
-async def _joined(*ways: _Streams) -> None:
+async def _join_streams(*ways: _Streams) -> None:
     """Pass on what comes, both ways, until one side ends."""
-    tasks = [asyncio.ensure_future(_poured(*way)) for way in ways]
+    tasks = [asyncio.ensure_future(_copy_stream(*way)) for way in ways]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -153,7 +159,7 @@ async def _joined(*ways: _Streams) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _poured(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(_CHUNK):
         writer.write(data)
         await writer.drain()

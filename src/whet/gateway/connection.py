@@ -9,12 +9,10 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import field
 from typing import TypeAlias
 
 import h11
-
-from whet.dataclass import dataclass
+from msgspec import Struct, field
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 _CHUNK = 65536
@@ -24,7 +22,7 @@ _MOST_HEAD = 64 * 1024
 _MOST_AHEAD = 1024 * 1024
 _MOST_DRAINED = 64 * 1024 * 1024
 _ERROR, _FORBIDDEN = 400, 403
-# These speak of one connection, and not of what is sent over it.
+# Headers that speak of one connection, and not of what is sent over it.
 HOP_BY_HOP = frozenset(
     (
         *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
@@ -33,12 +31,11 @@ HOP_BY_HOP = frozenset(
 )
 
 
-class Gone(Exception):
+class AgentHungUp(Exception):
     """The agent hung up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """An answer: all of its *data*, or pieces that are read as fast as the agent takes them."""
 
     status: int
@@ -47,12 +44,11 @@ class Answer:
     data: bytes = b""
 
 
-class Cut(Exception):
+class AnswerCut(Exception):
     """An answer broke off in the middle."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incoming:
+class IncomingRequest(Struct, frozen=True, kw_only=True):
     """A request: its body is read by `Client.body`."""
 
     method: str
@@ -61,7 +57,7 @@ class Incoming:
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first value of a header, whose name is in small letters."""
-        return next((value for each, value in self.headers if each == name), None)
+        return next((value for header_name, value in self.headers if header_name == name), None)
 
     @property
     def has_body(self) -> bool:
@@ -83,7 +79,7 @@ class Client:
         self._ahead = bytearray()
         self._method = ""
 
-    async def request(self) -> Incoming | None:
+    async def request(self) -> IncomingRequest | None:
         """Return the next request, or None if there is none; raises `h11.RemoteProtocolError`."""
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
@@ -97,7 +93,7 @@ class Client:
             # Two that speak of one connection could take different parts of it for the body.
             raise h11.RemoteProtocolError("a request has either a length or chunks", error_status_hint=_ERROR)
         self._method = event.method.decode("ascii")
-        return Incoming(
+        return IncomingRequest(
             method=self._method,
             target=event.target.decode("ascii", "replace"),
             headers=list(event.headers),
@@ -112,13 +108,13 @@ class Client:
                 event = await self._next()
             except h11.RemoteProtocolError as error:
                 # A body without its end; what of it has gone on cannot be taken back.
-                raise Gone from error
+                raise AgentHungUp from error
             if isinstance(event, h11.Data):
                 yield bytes(event.data)
             elif isinstance(event, h11.EndOfMessage):
                 return
             else:
-                raise Gone
+                raise AgentHungUp
 
     async def drain(self) -> None:
         """Read and drop a body, so that an agent that is still sending it sees the answer."""
@@ -130,12 +126,12 @@ class Client:
 
     async def answer(self, answer: Answer) -> None:
         """Send an answer; if it breaks off, so does the connection."""
-        framed = answer.pieces is not None or any(name.lower() == b"content-length" for name, _ in answer.headers)
-        length = () if framed else ((b"content-length", str(len(answer.data)).encode()),)
+        has_length = answer.pieces is not None or any(name.lower() == b"content-length" for name, _ in answer.headers)
+        length = () if has_length else ((b"content-length", str(len(answer.data)).encode()),)
         try:
             await self._send(h11.Response(status_code=answer.status, headers=[*answer.headers, *length]))
             if self._method == "HEAD":
-                # It has the headers of an answer, and no body.
+                # The answer to HEAD has the headers of an answer, and no body.
                 pass
             elif answer.pieces is None:
                 await self._send(h11.Data(data=answer.data))
@@ -144,7 +140,7 @@ class Client:
                     async for piece in pieces:
                         await self._send(h11.Data(data=piece))
             await self._send(h11.EndOfMessage())
-        except (Cut, h11.LocalProtocolError):
+        except (AnswerCut, h11.LocalProtocolError):
             self._abort()
             raise
 
@@ -172,7 +168,7 @@ class Client:
         return self._reader, self._writer
 
     async def accept_tunnel(self) -> None:
-        """Say that a CONNECT was made."""
+        """Answer that the tunnel is open."""
         await self._send(h11.Response(status_code=200, headers=[]))
 
     async def _next(self) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
@@ -219,6 +215,10 @@ def error_answer(status: int, message: str, headers: Headers = ()) -> Answer:
 
 def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return the headers that are passed on, without those of the connection and those that it names."""
-    given = [(name.lower(), value) for name, value in headers]
-    named = {word.strip().lower() for name, value in given if name == b"connection" for word in value.split(b",")}
-    return [(name, value) for name, value in given if name not in HOP_BY_HOP and name not in named]
+    lowercase_headers = [(name.lower(), value) for name, value in headers]
+    connection_headers = {
+        word.strip().lower() for name, value in lowercase_headers if name == b"connection" for word in value.split(b",")
+    }
+    return [
+        (name, value) for name, value in lowercase_headers if name not in HOP_BY_HOP and name not in connection_headers
+    ]

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 # If a provider says to wait, but not for how long.
 _PAUSE_S = 1.0
@@ -18,7 +18,7 @@ BUSY = (429, 529)
 _MINUTE_S = 60.0
 
 
-class Passing(Protocol):
+class RateLimiter(Protocol):
     """Lets requests pass to one provider."""
 
     async def enter(self) -> None:
@@ -34,7 +34,7 @@ class Passing(Protocol):
         """Take note of what an answer took."""
 
 
-class Turnstile:
+class LocalRateLimiter:
     """Lets so many requests at a time, and tokens in a minute, pass to one provider; if it is too busy, all wait.
 
     Without a limit, everybody passes: agents know by themselves how to wait. *tell* gets a sentence for each pause.
@@ -74,11 +74,11 @@ class Turnstile:
         if status not in BUSY:
             self._pause_s = _PAUSE_S
             return
-        asked = float(retry_after) if retry_after and retry_after.replace(".", "", 1).isdecimal() else self._pause_s
-        until = time.monotonic() + min(asked, _LONGEST_PAUSE_S)
+        pause_s = float(retry_after) if retry_after and retry_after.replace(".", "", 1).isdecimal() else self._pause_s
+        until = time.monotonic() + min(pause_s, _LONGEST_PAUSE_S)
         if self._room is not None and self._closed_until < time.monotonic():
             # Requests that were under way hear the same; once is enough.
-            self._tell(f"answers {status}: all requests to it wait for {min(asked, _LONGEST_PAUSE_S):g} s")
+            self._tell(f"answers {status}: all requests to it wait for {min(pause_s, _LONGEST_PAUSE_S):g} s")
         self._closed_until = max(until, self._closed_until)
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
 
@@ -97,3 +97,39 @@ class Turnstile:
         if sum(tokens for _, tokens in self._spent) < self._most_tokens:
             return 0.0
         return max(0.001, self._spent[0][0] + _MINUTE_S - now)
+
+
+class SharedLimits(Protocol):
+    """Asks the limits that all nodes of a cluster share, and tells them what needs no answer."""
+
+    async def ask(self, want: str, *of: Any) -> Any:
+        """Return the answer to *want*."""
+
+    def pass_on(self, want: str, *of: Any) -> None:
+        """Pass *want* on."""
+
+
+class SharedRateLimiter:
+    """The limit of a provider, as a node sees it."""
+
+    def __init__(self, host: str, shared: SharedLimits) -> None:
+        self._host, self._shared = host, shared
+        self._was_busy = False
+
+    async def enter(self) -> None:
+        """Wait until there is room."""
+        await self._shared.ask("enter", self._host)
+
+    def leave(self) -> None:
+        """Make room for the next one."""
+        self._shared.pass_on("leave", self._host)
+
+    def heard(self, status: int, retry_after: str | None) -> None:
+        """Tell of a provider that is too busy, and of the first answer after that."""
+        if status in BUSY or self._was_busy:
+            self._shared.pass_on("heard", self._host, status, retry_after)
+        self._was_busy = status in BUSY
+
+    def spend(self, tokens: int) -> None:
+        """Tell what an answer took."""
+        self._shared.pass_on("spend", self._host, tokens)

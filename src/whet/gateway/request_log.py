@@ -5,22 +5,25 @@ What happens after the time limit of the session does not count: a request that 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from whet.agents.gateway_wire import Asked
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from whet.agents.prices import load_prices, priced
-from whet.dataclass import dataclass
-from whet.ground.secrets import Masker
-from whet.model.seen import Trouble, TroubleKind
-from whet.model.session import Usage, from_gateway, tokens_of
+from whet.errors import BudgetSpent, MoneySpent
+from whet.gateway.wire.formats import RequestSummary
+from whet.model.events import Trouble, TroubleKind
+from whet.model.session import ROUNDING_USD, Usage, from_gateway, tokens_of
 from whet.model.suite import Limits
+from whet.secrets import Masker
 
 REQUESTS = "requests.jsonl"
 # How a request ended: answered, with an error of the provider, not at all, or the agent did not wait for the end.
@@ -36,12 +39,14 @@ _PARTS = {"input_tokens": ("cached_tokens", "cache_write_tokens"), "output_token
 _NEEDED = tuple(_PARTS)
 # An agent that kept its answer waiting for longer than this may have had it cut off.
 _LONGEST_HELD_UP_S = 5.0
-# The rounding error of a sum of dollars.
-_ROUNDING_USD = 1e-9
+# How long a request waits so that what its agent printed before is read, and how often is looked whether an answer that
+# is under way has come to its end.
+_READ_WITHIN_S = 0.1
+_PAUSE_S = 0.05
+_MOST_LOOKS = 40
 
 
-@dataclass(slots=True, kw_only=True)
-class Entry:
+class LoggedRequest(Struct, kw_only=True):
     """One request on its way."""
 
     number: int
@@ -49,12 +54,14 @@ class Entry:
     path: str
     at: str
     began: float
-    asked: Asked = field(default_factory=Asked)
-    # Who answered, if it was not the provider: a tape, the cache, or a fault on purpose.
+    asked: RequestSummary = field(default_factory=RequestSummary)
+    # Who answered, if it was not the provider: a cassette, the cache, or a fault on purpose.
     by: str | None = None
     # Whether the provider was asked, and so is paid.
     paid: bool = False
     status: int | None = None
+    # Whether all of it was there when it was handed on: otherwise the provider may wait for the agent.
+    is_whole: bool = True
     # When it was handed on, when its answer began, and since when the provider has said nothing.
     sent: float | None = None
     first: float | None = None
@@ -66,8 +73,7 @@ class Entry:
     digest: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Witness:
+class ProviderObservation(Struct, frozen=True, kw_only=True):
     """What the gateway saw of the provider until the end of a session, or until its time limit.
 
     `trouble` came after the last good answer, `troubles` times. `silent_s` is for how long the provider had said
@@ -81,7 +87,7 @@ class Witness:
     silent_s: float = 0.0
 
 
-class Ledger:
+class RequestLog:
     """What one session asked for and got."""
 
     def __init__(
@@ -103,13 +109,15 @@ class Ledger:
         timeout_s = self._limits.timeout_s
         self._until = time.monotonic() + timeout_s if timeout_s else None
         self._file: int | None = None
-        self._open: dict[int, Entry] = {}
+        self._open: dict[int, LoggedRequest] = {}
         self._failed: dict[bytes, int] = {}
         self._waited_s, self._waiting_since = 0.0, 0.0
         self._numbers = self._lines = 0
         self._firsts: list[float] = []
         self._trouble: Trouble | None = None
         self._troubles = self._answered = 0
+        # A silence that a program under test did not wait for, and may have asked for.
+        self._doubtful_trouble: Trouble | None = None
         # What was used, and the part of it that no provider was asked for.
         self.usage = self.unpaid = Usage()
         # What answers took that did not say so, for budgets alone: by their text, which is no more than a guess.
@@ -121,38 +129,41 @@ class Ledger:
         self._untold: set[str] = set()
         load_prices()
 
-    def begin(self, method: str, path: str, *, model: bool) -> Entry:
+    def begin(self, method: str, path: str, *, model: bool) -> LoggedRequest:
         """Note that a request has come; of a *model*, if it is one."""
         self._numbers += 1
         self.asked += model
         now = time.monotonic()
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return Entry(number=self._numbers, method=method, path=path, at=at, began=now, heard=now)
+        return LoggedRequest(number=self._numbers, method=method, path=path, at=at, began=now, heard=now)
 
-    def refusal(self) -> str | None:
+    def refusal(self) -> BudgetSpent | None:
         """Return why no other request may be made, if a budget is spent."""
-        limits, spent = self._limits, self.usage + self.guessed
-        about = "about " if self.guessed.total_tokens else ""
-        if limits.budget_usd is not None and (spent.cost_usd or 0.0) >= limits.budget_usd - _ROUNDING_USD:
-            return f"has spent {about}${spent.cost_usd or 0.0:.6g} of a budget of ${limits.budget_usd:g}"
-        if limits.budget_tokens is not None and (spent.total_tokens or 0) >= limits.budget_tokens:
-            return f"has used {about}{spent.total_tokens or 0} of {limits.budget_tokens} tokens"
+        limits, usage = self._limits, self.usage + self.guessed
+        qualifier = "about " if self.guessed.total_tokens else ""
+        if limits.budget_usd is not None and (usage.cost_usd or 0.0) >= limits.budget_usd - ROUNDING_USD:
+            return MoneySpent(
+                f"has spent {qualifier}${usage.cost_usd or 0.0:.6g} of a budget of ${limits.budget_usd:g}"
+            )
+        if limits.budget_tokens is not None and (usage.total_tokens or 0) >= limits.budget_tokens:
+            return BudgetSpent(f"has used {qualifier}{usage.total_tokens or 0} of {limits.budget_tokens} tokens")
         if limits.budget_requests is not None and self.asked > limits.budget_requests:
-            return f"has made {self.asked - 1} of {limits.budget_requests} requests to its model"
+            return BudgetSpent(f"has made {self.asked - 1} of {limits.budget_requests} requests to its model")
         return None
 
     def no_allowance(self) -> str | None:
         """Return why no other request of the whole run may be made, if its money is spent."""
         return self._allowance()
 
-    def sent(self, entry: Entry) -> None:
+    def sent(self, entry: LoggedRequest, *, is_whole: bool = True) -> None:
         """Note that the provider is being asked."""
+        entry.is_whole = is_whole
         if not self._open:
             self._waiting_since = entry.began
         entry.sent = entry.heard = time.monotonic()
         self._open[entry.number] = entry
 
-    def heard(self, entry: Entry) -> None:
+    def heard(self, entry: LoggedRequest) -> None:
         """Note a piece of an answer, which the agent has yet to take."""
         now = time.monotonic()
         if self._late(now):
@@ -161,7 +172,7 @@ class Ledger:
         if entry.first is None:
             entry.first = now
 
-    def taken(self, entry: Entry) -> None:
+    def taken(self, entry: LoggedRequest) -> None:
         """Note that the agent has taken what there was: now it is the provider's turn."""
         now = time.monotonic()
         if entry.held_up and not self._late(now):
@@ -170,49 +181,51 @@ class Ledger:
 
     def done(
         self,
-        entry: Entry,
+        entry: LoggedRequest,
         outcome: Outcome,
         *,
         tokens: Mapping[str, int] | None = None,
         model: str | None = None,
         kind: TroubleKind | None = None,
-        said: str = "",
+        message: str = "",
         text: tuple[int, int] = (0, 0),
-        whole: bool = True,
+        is_complete: bool = True,
     ) -> None:
         """Note how a request ended, and write its line; *text* is how many characters were asked and answered.
 
-        What an answer that is not *whole* told of its output holds only for its beginning.
+        The output tokens of an answer that is not complete count only its beginning.
         """
         now = time.monotonic()
-        late = self._late(now)
+        is_late = self._late(now)
         if entry.asked.format is not None:
-            told = from_gateway(tokens or {})
-            usage = self._count(entry, outcome, told if whole else _without_output(told), model)
+            reported_usage = from_gateway(tokens or {})
+            usage = self._count(
+                entry, outcome, reported_usage if is_complete else _without_output(reported_usage), model
+            )
             if outcome in _ANSWERED and entry.paid:
-                self._guess(usage, told, text, model=model or entry.asked.model)
-            if not late:
-                self._judge(entry, outcome, kind, said, now)
+                self._guess(usage, reported_usage, text, model=model or entry.asked.model)
+            if not is_late:
+                self._judge(entry, outcome, kind, message, now)
         else:
             usage = Usage()
-        if not late or outcome != "left":
+        if not is_late or outcome != "left":
             self._close(entry, now)
         self._write(entry, outcome, usage, model, kind, now)
 
     def _late(self, now: float) -> bool:
         return self._until is not None and now > self._until
 
-    def _close(self, entry: Entry, now: float) -> None:
+    def _close(self, entry: LoggedRequest, now: float) -> None:
         if self._open.pop(entry.number, None) is not None and not self._open:
             self._waited_s += now - self._waiting_since
 
-    def _count(self, entry: Entry, outcome: Outcome, told: Usage, model: str | None) -> Usage:
+    def _count(self, entry: LoggedRequest, outcome: Outcome, reported_usage: Usage, model: str | None) -> Usage:
         """Add what a request took; one that failed as a whole took nothing, nor one that the cache answered."""
         if entry.by == "cache":
             return Usage()
         self._paid += entry.paid
         self._faulted += outcome != "answered" and _is_fault(entry)
-        usage = priced(told, model or entry.asked.model)
+        usage = priced(reported_usage, model or entry.asked.model)
         if usage.cost_usd is None and model != entry.asked.model:
             # A provider may answer with a name of its own for the model.
             usage = priced(usage, entry.asked.model)
@@ -226,81 +239,104 @@ class Ledger:
         self.unpaid = self.unpaid if entry.paid else self.unpaid + usage
         return usage
 
-    def _guess(self, known: Usage, told: Usage, text: tuple[int, int], *, model: str | None) -> None:
+    def _guess(self, usage: Usage, reported_usage: Usage, text: tuple[int, int], *, model: str | None) -> None:
         """Guess what is not *known*: an agent that does not wait for the figures of an answer pays for it as well."""
-        if known.total_tokens is not None:
+        if usage.total_tokens is not None:
             return
-        read, written = map(tokens_of, text)
+        input_tokens, output_tokens = map(tokens_of, text)
         # What is guessed has no mark, because a guess has no price.
-        likely = Usage(
-            input_tokens=read if known.input_tokens is None else known.input_tokens,
-            output_tokens=max(written, told.output_tokens or 0),
-            cached_tokens=known.cached_tokens,
-            cache_write_tokens=known.cache_write_tokens,
+        estimate = Usage(
+            input_tokens=input_tokens if usage.input_tokens is None else usage.input_tokens,
+            output_tokens=max(output_tokens, reported_usage.output_tokens or 0),
+            cached_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
         )
-        self._spend(likely.total_tokens or 0)
-        # Its cost is that of all of it, also of the part that is known: a part of a cost is in no sum.
-        missing = replace(likely, cached_tokens=None, cache_write_tokens=None, cost_usd=priced(likely, model).cost_usd)
-        self.guessed = self.guessed + (missing if known.input_tokens is None else replace(missing, input_tokens=0))
+        self._spend(estimate.total_tokens or 0)
+        # The cost is that of the whole answer, also of the part that is known: a part of a cost is in no sum.
+        unreported = replace(
+            estimate, cached_tokens=None, cache_write_tokens=None, cost_usd=priced(estimate, model).cost_usd
+        )
+        self.guessed = self.guessed + (
+            unreported if usage.input_tokens is None else replace(unreported, input_tokens=0)
+        )
 
-    def _judge(self, entry: Entry, outcome: Outcome, kind: TroubleKind | None, said: str, now: float) -> None:
+    def _judge(self, entry: LoggedRequest, outcome: Outcome, kind: TroubleKind | None, said: str, now: float) -> None:
         """A good answer ends all trouble; an agent that stops waiting for a silent provider tells of one."""
         if outcome == "answered" and kind is None:
             self._answered += 1
-            self._trouble, self._troubles = None, 0
+            self._trouble, self._doubtful_trouble, self._troubles = None, None, 0
             self._failed.pop(entry.digest, None)
             if entry.first is not None:
                 self._firsts.append(entry.first - entry.began)
             return
-        if outcome == "cut" and entry.held_up_s >= _LONGEST_HELD_UP_S:
-            # A provider does not wait for ever for an agent that does not take its answer.
+        if (outcome == "cut" and entry.held_up_s >= _LONGEST_HELD_UP_S) or not (self.trusted or entry.is_whole):
+            # A provider does not wait for ever for an agent that does not take its answer, or does not end its request.
             kind = None
+        is_doubtful = False
         if outcome == "left" and self._is_silent(entry) and now - entry.heard >= self._silence_s:
             kind, said = "network", f"the provider said nothing for {now - entry.heard:.0f} s, and the agent hung up"
+            is_doubtful = self._is_doubtful(entry)
         if kind is None:
             return
         self._failed[entry.digest] = self._failed.get(entry.digest, 0) + 1
         message = self._masker.text(said[:_LONGEST_MESSAGE]) or kind
-        self._trouble = Trouble(message=message, kind=kind, status=entry.status)
+        trouble = Trouble(message=message, kind=kind, status=entry.status)
         self._troubles += 1
+        if is_doubtful:
+            self._doubtful_trouble = trouble
+        else:
+            self._trouble, self._doubtful_trouble = trouble, None
 
-    def _is_silent(self, entry: Entry) -> bool:
+    def _is_silent(self, entry: LoggedRequest) -> bool:
         """Return whether it is the provider's turn to speak.
 
         A program under test may ask for an answer that takes long, and have it as a whole: then it is no silence.
         """
-        begun = entry.status is not None or entry.asked.streams
-        return entry.sent is not None and not entry.held_up and (self.trusted or begun)
+        has_begun = entry.is_whole and (entry.status is not None or entry.asked.streams)
+        return entry.sent is not None and not entry.held_up and (self.trusted or has_begun)
 
-    def retried(self, entry: Entry, digest: bytes) -> None:
-        """Note how often the same request had failed before."""
+    def _is_doubtful(self, entry: LoggedRequest) -> bool:
+        """Return whether its silence may be what a program under test asked for; a fault on purpose is ours."""
+        return entry.paid and not self.trusted
+
+    def uploaded(self, entry: LoggedRequest, digest: bytes) -> None:
+        """Note that all of a request has come, and how often the same one had failed before."""
+        entry.heard = time.monotonic()
         entry.digest, entry.retries = digest, self._failed.get(digest, 0)
 
-    def witness(self) -> Witness:
-        """Return what was seen until now, or until the time limit."""
+    def observation(self, *, with_doubtful: bool = True) -> ProviderObservation:
+        """Return what was seen until now, or until the time limit; what is doubtful may be left out."""
         now = time.monotonic()
-        at = min(now, self._until) if self._until is not None else now
-        asked = [entry for entry in self._open.values() if entry.asked.format is not None]
-        waiting = [entry.heard if self._is_silent(entry) else at for entry in asked]
-        return Witness(
+        until = min(now, self._until) if self._until is not None else now
+        open_entries = [entry for entry in self._open.values() if entry.asked.format is not None]
+        silent_since = [
+            entry.heard if self._is_silent(entry) and (with_doubtful or not self._is_doubtful(entry)) else until
+            for entry in open_entries
+        ]
+        return ProviderObservation(
             asked=self.asked,
             answered=self._answered,
-            trouble=self._trouble,
+            trouble=(self._doubtful_trouble if with_doubtful else None) or self._trouble,
             troubles=self._troubles,
-            silent_s=max(0.0, at - max(waiting)) if waiting else 0.0,
+            silent_s=max(0.0, until - max(silent_since)) if silent_since else 0.0,
         )
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request has been passed on and is not answered yet."""
+        return bool(self._open)
 
     @property
     def measured(self) -> Usage:
         """What was used, as far as all answers tell; a part of a sum is no sum."""
         under_way = any(entry.paid and entry.asked.format is not None for entry in self._open.values())
-        untold = set(_NEEDED) if under_way else self._untold
-        unknown = {part for name in untold for part in (name, *_PARTS[name])}
-        known = {name: source for name, source in self.usage.sources.items() if name not in unknown}
-        if untold:
-            known.pop("total_tokens", None)
-        usage = replace(self.usage, **dict.fromkeys(unknown), sources=known) if unknown else self.usage
-        return replace(usage, cost_usd=None, cost_source=None) if untold or self.unpriced else usage
+        missing_figures = set(_NEEDED) if under_way else self._untold
+        missing_names = {part for name in missing_figures for part in (name, *_PARTS[name])}
+        sources = {name: source for name, source in self.usage.sources.items() if name not in missing_names}
+        if missing_figures:
+            sources.pop("total_tokens", None)
+        usage = replace(self.usage, **dict.fromkeys(missing_names), sources=sources) if missing_names else self.usage
+        return replace(usage, cost_usd=None, cost_source=None) if missing_figures or self.unpriced else usage
 
     @property
     def free(self) -> bool:
@@ -310,8 +346,8 @@ class Ledger:
     @property
     def only_faults(self) -> bool:
         """Whether the model was asked, and faults on purpose are all that came."""
-        faulted = self._faulted + sum(_is_fault(entry) for entry in self._open.values())
-        return 0 < self.asked <= faulted
+        faults = self._faulted + sum(_is_fault(entry) for entry in self._open.values())
+        return 0 < self.asked <= faults
 
     @property
     def waited_s(self) -> float:
@@ -325,7 +361,13 @@ class Ledger:
         return sorted(self._firsts)[len(self._firsts) // 2] if self._firsts else None
 
     def _write(
-        self, entry: Entry, outcome: Outcome, usage: Usage, model: str | None, kind: TroubleKind | None, now: float
+        self,
+        entry: LoggedRequest,
+        outcome: Outcome,
+        usage: Usage,
+        model: str | None,
+        kind: TroubleKind | None,
+        now: float,
     ) -> None:
         self._lines += 1
         if self._lines > _MOST_LINES:
@@ -357,13 +399,46 @@ class Ledger:
             self._file = None
 
 
-def _without_output(told: Usage) -> Usage:
-    """Return what an answer told of its input."""
+def _without_output(usage: Usage) -> Usage:
+    """Return what an answer said about its input."""
     sources = {
-        name: source for name, source in told.sources.items() if name in ("input_tokens", *_PARTS["input_tokens"])
+        name: source for name, source in usage.sources.items() if name in ("input_tokens", *_PARTS["input_tokens"])
     }
-    return replace(told, output_tokens=None, reasoning_tokens=None, sources=sources)
+    return replace(usage, output_tokens=None, reasoning_tokens=None, sources=sources)
 
 
-def _is_fault(entry: Entry) -> bool:
+def _is_fault(entry: LoggedRequest) -> bool:
     return entry.by is not None and entry.by.startswith("fault ")
+
+
+class LastRequests:
+    """Holds the requests of an agent that what it prints may end; *asks_again* hears of each, and *stop* ends it."""
+
+    def __init__(self, log: RequestLog, stop: Callable[[], object], asks_again: Callable[[], object]) -> None:
+        self._log, self._stop, self._asks_again = log, stop, asks_again
+        self._settling: asyncio.Task[None] | None = None
+
+    async def hold(self) -> None:
+        """Wait until what the agent has printed is read; if that has decided all, for ever: it is being ended."""
+        if self._log.asked:
+            await asyncio.sleep(_READ_WITHIN_S)
+            self._asks_again()
+        if self._settling is not None:
+            await asyncio.Event().wait()
+
+    def settle(self) -> None:
+        """Let no other request pass, and end the agent as soon as those under way are answered."""
+        self._settling = self._settling or asyncio.ensure_future(self._stop_when_answered())
+
+    async def _stop_when_answered(self) -> None:
+        await asyncio.sleep(_READ_WITHIN_S)
+        for _ in range(_MOST_LOOKS):
+            if not self._log.is_asking:
+                break
+            await asyncio.sleep(_PAUSE_S)
+        self._stop()
+
+    def close(self) -> None:
+        """End nothing any more."""
+        if self._settling is not None:
+            self._settling.cancel()

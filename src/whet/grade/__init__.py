@@ -1,1 +1,1 @@
-"""Grading: evidence becomes grades, and grades become scores."""
+"""Grade: evidence becomes grades."""

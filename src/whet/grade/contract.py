@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from whet import plugins
 from whet.errors import CheckerDied, CheckTimedOut, PluginError
 from whet.grade.evidence import Evidence
-from whet.ground.process import meanwhile
-from whet.ground.workers import Serve, Watch, WorkerDied, WorkerHung, Workers
-from whet.model import plugins, wire
+from whet.model import codec
 from whet.model.grade import FailureClass, Grade
 from whet.model.run import Runner, TrialResult
 from whet.model.suite import Case, Check, Suite
+from whet.sandbox.process.workers import Serve, Watch, WorkerDied, WorkerHung, Workers
 
 if TYPE_CHECKING:
-    from whet.ground.protecting import Surveyed
+    from whet.workspace.protected import WorkspaceSurvey
 
 Answer = TypeVar("Answer")
 
@@ -28,7 +28,7 @@ class Grader(ABC):
 
     A run makes each grader that its suite names once, before the event loop starts. Only `grade` has no default.
     Derive from `WorkerGrader` if a decision may hang or end its process, and from `JudgingGrader`, in
-    `whet.grade.judge`, if a language model decides.
+    `whet.grade.judge.judge`, if a language model decides.
     """
 
     # Whether its grades are useful even if the agent failed; they never change that verdict.
@@ -43,7 +43,7 @@ class Grader(ABC):
         del check, runner
         return False
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Surveyed | None:
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> WorkspaceSurvey | None:
         """Look at a workspace before the agent starts; `evidence.surveyed` is the result.
 
         Copies of files go to the folder *store*, which the agent cannot reach.
@@ -65,6 +65,9 @@ class Grader(ABC):
         del case, result, timeout_s
         return None
 
+    def warm_up(self) -> None:  # noqa: B027 - most graders have nothing to start
+        """Start what takes long to start, while the first agent works."""
+
     async def release(self) -> None:  # noqa: B027 - most graders have nothing to release
         """Close what belongs to the event loop, such as connections, after the last check."""
 
@@ -84,22 +87,25 @@ class WorkerGrader(Grader):
     ) -> None:
         super().__init__(suite)
         self._workers = Workers.fork(serve, watch or (lambda: lambda: True), prepare)
-        meanwhile(self._workers.warm_up)
 
     async def ask(
         self, request: Any, answer: type[Answer], *, timeout_s: float, what: str, hint: str | None = None
     ) -> Answer:
         """Send *request* to a worker; raises `CheckTimedOut` or `CheckerDied` with *what* as the subject."""
         try:
-            given = await self._workers.call(wire.encode_exact(request), timeout_s=timeout_s)
+            reply = await self._workers.call(codec.encode_exact(request), timeout_s=timeout_s)
         except WorkerHung:
             raise CheckTimedOut(f"{what} did not end within {timeout_s:g} s", hint=hint) from None
         except WorkerDied:
             raise CheckerDied(f"{what} ended its process") from None
         try:
-            return wire.decode_exact(given, answer)
-        except wire.WireError:
+            return codec.decode_exact(reply, answer)
+        except codec.WireError:
             raise CheckerDied(f"{what} spoiled its own process") from None
+
+    def warm_up(self) -> None:
+        """Fork a worker before the first check asks for one."""
+        self._workers.warm_up()
 
     def close(self) -> None:
         """End the workers."""
@@ -108,10 +114,10 @@ class WorkerGrader(Grader):
 
 def grader_class(name: str) -> type[Grader]:
     """Return the grader called *name*, without making it."""
-    found = plugins.find("graders", name)
-    if not (isinstance(found, type) and issubclass(found, Grader)):
-        raise PluginError(f'grader "{name}" is not a class that derives from whet.grade.grader.Grader')
-    if inspect.isabstract(found):
-        missing = ", ".join(sorted(found.__abstractmethods__))
-        raise PluginError(f'grader "{name}" ({found.__module__}:{found.__qualname__}) does not define {missing}')
-    return found
+    grader = plugins.find("graders", name)
+    if not (isinstance(grader, type) and issubclass(grader, Grader)):
+        raise PluginError(f'grader "{name}" is not a class that derives from whet.grade.contract.Grader')
+    if inspect.isabstract(grader):
+        missing = ", ".join(sorted(grader.__abstractmethods__))
+        raise PluginError(f'grader "{name}" ({grader.__module__}:{grader.__qualname__}) does not define {missing}')
+    return grader

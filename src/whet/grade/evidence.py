@@ -3,42 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import fields
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
+from whet import plugins
+from whet.checks.context import Gaps, Shell
 from whet.errors import StoreError
-from whet.grade.context import Gaps, Shell
-from whet.model import plugins, wire
+from whet.model import codec
+from whet.model.codec import decode_event
+from whet.model.events import Event, TurnStarted
 from whet.model.grade import Changes
-from whet.model.seen import Event, TurnStarted
 from whet.model.session import Session, SessionSummary, Usage
 from whet.model.suite import Case
-from whet.model.wire import decode_event
 from whet.reading.files import LONGEST_LINE, next_line, open_file
 
 if TYPE_CHECKING:
-    from whet.ground.packages import Prepared
-    from whet.ground.protecting import Surveyed
-    from whet.ground.sandbox import Sandbox
-    from whet.ground.task_container import TaskContainer
+    from whet.packages.task_packages import PreparedPackage
+    from whet.sandbox.container.task import TaskContainer
+    from whet.sandbox.contract import Sandbox
+    from whet.workspace.protected import WorkspaceSurvey
 
 # Where questions for the agent are kept, with the other evidence.
 QUESTIONS_FILE = "explain.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class JudgeAnswer(Struct, frozen=True, kw_only=True):
     """What an agent that judges said last, and what its session used."""
 
     text: str
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class GradedAnswer(Struct, frozen=True, kw_only=True):
+    """What a callable skill answered, with secrets still in it, and the folder of the skill."""
+
+    output: Any
+    skill_id: str
+    skill_version: str = ""
+    skill: Path | None = None
+    latency_ms: float | None = None
+    sandbox: Sandbox
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
     """Everything that a grader may look at.
 
     `keep(name, text)` writes a file next to the other evidence, without secrets. `surveyed` is what your grader's
@@ -56,50 +66,31 @@ class Evidence:
     shell: Shell
     keep: Callable[[str, str], None]
     timeout_s: float
-    surveyed: Surveyed | None = None
-    prepared: Prepared | None = None
+    surveyed: WorkspaceSurvey | None = None
+    prepared: PreparedPackage | None = None
     command_timeout_s: float = 300.0
     arm: str = "default"
     skill: Path | None = None
-    ask: Callable[[Evidence, str], Awaitable[Reply]] | None = None
+    ask: Callable[[Evidence, str], Awaitable[JudgeAnswer]] | None = None
     # The container that the agent of a task worked in.
-    house: TaskContainer | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedEvidence(Evidence):
-    """Evidence from a record, with its gaps.
-
-    `folders` existed before the agent started, which a list of changes does not show.
-    """
-
-    gaps: Gaps
+    container: TaskContainer | None = None
+    # What a record does not hold; None if the attempt has just ended.
+    gaps: Gaps | None = None
+    # The folders that a record names as older than the agent's work: a list of changes does not show them.
     folders: tuple[str, ...] = ()
+    # What a callable skill answered; None if an agent worked.
+    answer: GradedAnswer | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerEvidence(Evidence):
-    """What a callable skill answered, with secrets still in it; `skill` is its folder."""
-
-    output: Any
-    skill_id: str
-    skill_version: str = ""
-    latency_ms: float | None = None
-    sandbox: Sandbox
-
-    @classmethod
-    def of(cls, evidence: Evidence, **answer: Any) -> AnswerEvidence:
-        """Return *evidence* with an *answer*; if an agent worked, that is the text that it ended with."""
-        if isinstance(evidence, AnswerEvidence):
-            return evidence
-        known = {item.name: getattr(evidence, item.name) for item in fields(Evidence)}
-        session = evidence.session
-        given = answer or {
-            "output": session.final_output,
-            "skill_id": session.runner,
-            "sandbox": plugins.find("sandboxes", evidence.shell.sandbox)(),
-        }
-        return cls(**{**known, **given})
+    def answer_or_text(self) -> GradedAnswer:
+        """Return the answer of the skill; if an agent worked, the text that it ended with."""
+        if self.answer is not None:
+            return self.answer
+        return GradedAnswer(
+            output=self.session.final_output,
+            skill_id=self.session.runner,
+            skill=self.skill,
+            sandbox=plugins.find("sandboxes", self.shell.sandbox)(),
+        )
 
 
 class EventLog(Sequence[Event]):
@@ -111,32 +102,32 @@ class EventLog(Sequence[Event]):
     def __init__(self, path: Path | None, turns: int = 0) -> None:
         self._path = path
         self._turns = turns
-        self._loaded: tuple[Event, ...] | None = None
+        self._events: tuple[Event, ...] | None = None
 
-    def _all(self) -> tuple[Event, ...]:
-        if self._loaded is None:
-            found = read_events(self._path) if self._path else iter(())
-            self._loaded = tuple(takewhile(self._is_of, found) if self._turns else found)
-        return self._loaded
+    def _load(self) -> tuple[Event, ...]:
+        if self._events is None:
+            events = read_events(self._path) if self._path else iter(())
+            self._events = tuple(takewhile(self._is_of, events) if self._turns else events)
+        return self._events
 
     def _is_of(self, event: Event) -> bool:
         return not (isinstance(event, TurnStarted) and event.turn > self._turns)
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._load())
 
     @overload
     def __getitem__(self, index: int) -> Event: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Event]: ...
     def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
-        return self._all()[index]
+        return self._load()[index]
 
     def __iter__(self) -> Iterator[Event]:
-        return iter(self._all())
+        return iter(self._load())
 
     def __repr__(self) -> str:
-        return repr(list(self._all()))
+        return repr(list(self._load()))
 
 
 def read_events(path: Path) -> Iterator[Event]:
@@ -156,10 +147,10 @@ def load_report(path: str | Path) -> Session:
     folder = Path(path)
     file = folder / _FILE if folder.is_dir() else folder
     try:
-        summary = wire.decode_file(file, SessionSummary)
+        summary = codec.decode_file(file, SessionSummary)
     except OSError as error:
         raise StoreError(f"{file}: {error.strerror}; {_HINT}") from error
-    except wire.WireError as error:
+    except codec.WireError as error:
         raise StoreError(f"{file}: is not a session: {error}; {_HINT}") from error
     return Session.of(summary, EventLog(events_path(file.parent), len(summary.turns)))
 

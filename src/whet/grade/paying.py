@@ -1,4 +1,4 @@
-"""Who pays for what a judge or a user takes: the attempt at hand, whoever asks and whether the answer can be read.
+"""Who pays for what a judge or a user takes: the attempt at hand, even if the answer cannot be read.
 
 The payer belongs to the task that asks, so that no grader has to pass it on, and none can forget to.
 """
@@ -16,7 +16,7 @@ _payer: ContextVar[Callable[[Bill], None] | None] = ContextVar("payer", default=
 
 
 @contextmanager
-def paid_by(payer: Callable[[Bill], None]) -> Iterator[None]:
+def charge_to(payer: Callable[[Bill], None]) -> Iterator[None]:
     """Let *payer* get the bill of all that is asked inside, also in tasks that begin there."""
     token = _payer.set(payer)
     try:

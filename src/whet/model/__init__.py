@@ -1,1 +1,1 @@
-"""The model: the nouns of whet, what they are called, and their one JSON form."""
+"""The nouns of whet: frozen data and pure functions, which every other package shares."""

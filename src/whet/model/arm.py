@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.model.suite import NO_SKILL, SKILL, SkillUnderTest
 
 # The arm of a run that compares nothing.
 DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmSpec:
-    """An arm as it is written; `skill` is a path, `none` or `git:REF`, and paths are absolute."""
+class ArmSpec(Struct, frozen=True, kw_only=True):
+    """An arm as it is written; `skill` is a path, `none` or `git:REF`, and paths are absolute.
+
+    `more_skills` are given to agents beside the one under test.
+    """
 
     name: str
     skill: str | None = None
+    more_skills: tuple[Path, ...] = ()
     model: str | None = None
     runner: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     prompt: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class Arm(Struct, frozen=True, kw_only=True):
     """One version under test, with everything found; what it leaves out is as the suite and the settings say.
 
     `prompt` is put before each prompt, and `commit` is the one that the skill was taken from.
@@ -35,6 +37,8 @@ class Arm:
 
     name: str = DEFAULT
     skill: SkillUnderTest | None = None
+    # The skills beside it, with their digests.
+    more_skills: Mapping[Path, str] = field(default_factory=dict)
     commit: str | None = None
     model: str | None = None
     runner: str | None = None
@@ -55,13 +59,14 @@ class Arm:
         if self.recorded is not None:
             return dict(self.recorded)
         env = {f"env {name}": _digest(value) for name, value in sorted(self.env.items())}
-        given = {
+        more_skills = {f"skill {path.name}": digest for path, digest in self.more_skills.items()}
+        settings = {
             "skill": self.skill.digest if self.skill else "none",
             "model": self.model,
             "runner": self.runner,
             "prompt": _digest(self.prompt) if self.prompt is not None else None,
         }
-        return {name: value for name, value in (given | env).items() if value is not None}
+        return {name: value for name, value in (settings | more_skills | env).items() if value is not None}
 
 
 def baseline_of(arms: Sequence[str]) -> str | None:

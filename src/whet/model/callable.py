@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.model.session import Usage
 
 Adapter = Literal["subprocess", "http", "mcp"]
@@ -20,8 +20,7 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True, kw_only=True):
     """How an input becomes a request to an endpoint that was not made for skills: where each field of it goes."""
 
     method: Method
@@ -32,8 +31,7 @@ class HttpRequest:
     body: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallableSkill:
+class CallableSkill(Struct, frozen=True, kw_only=True):
     """A skill as its folder describes it: `skill.json`, overridden by `adapter.config.json`.
 
     For a subprocess and for MCP over stdio `argv` is the program, otherwise `url` is where it listens. Secrets are
@@ -80,18 +78,17 @@ DEFAULT_MAX_LATENCY_MS = 30_000.0
 TYPED_TASK = "whet task"
 
 
-class _Missing:
+class _MissingValue:
     """The type of `MISSING`, a value that is not written; `null` is a value."""
 
     def __repr__(self) -> str:
         return "(missing)"
 
 
-MISSING = _Missing()
+MISSING = _MissingValue()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class Expected(Struct, frozen=True, kw_only=True):
     """What a task expects; the evaluator decides which field counts."""
 
     value: Any = MISSING
@@ -102,8 +99,7 @@ class Expected:
     custom_scorer: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluator:
+class Evaluator(Struct, frozen=True, kw_only=True):
     """How an answer is turned into a grade."""
 
     kind: EvaluatorKind
@@ -115,8 +111,7 @@ class Evaluator:
     subject: Subject = "output"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkTask:
+class BenchmarkTask(Struct, frozen=True, kw_only=True):
     """One input for a skill, and what decides how its answer went."""
 
     id: str
@@ -129,8 +124,7 @@ class BenchmarkTask:
     weight: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
+class Benchmark(Struct, frozen=True, kw_only=True):
     """A set of tasks under one id; `digest` changes with anything that a score depends on."""
 
     id: str
@@ -155,8 +149,7 @@ class Benchmark:
 SampleStatus = Literal["pass", "fail", "error", "timeout", "errored"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Struct, frozen=True, kw_only=True):
     """One call as reports have it: one task, one run; `latency_ms` is None if there was no answer."""
 
     task: str
@@ -179,8 +172,7 @@ class Sample:
         return self.status in {"pass", "fail"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(Struct, frozen=True, kw_only=True):
     """A value with its 95 % interval."""
 
     value: float
@@ -188,8 +180,7 @@ class Interval:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
+class Latency(Struct, frozen=True, kw_only=True):
     """How long answers took, in milliseconds."""
 
     p50_ms: float
@@ -197,8 +188,7 @@ class Latency:
     p99_ms: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassK:
+class PassK(Struct, frozen=True, kw_only=True):
     """The chance that one of k runs passes (`at`) and that all of k do (`all`), over tasks with at least k runs."""
 
     k: int
@@ -208,8 +198,7 @@ class PassK:
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Struct, frozen=True, kw_only=True):
     """All that a set of samples says about one skill; an unknown figure is `None`."""
 
     samples: int
@@ -224,8 +213,7 @@ class Summary:
     passes: tuple[PassK, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskDifference:
+class TaskDifference(Struct, frozen=True, kw_only=True):
     """How far two sets of samples are apart, over the tasks that both have."""
 
     value: float
@@ -238,8 +226,7 @@ class TaskDifference:
     only_after: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionReport:
+class CompletionReport(Struct, frozen=True, kw_only=True):
     """One skill on one benchmark, with all that its figures are computed from.
 
     If arms are compared, there is one for each, and `decision` says how a candidate compares with the baseline.
@@ -266,8 +253,7 @@ class CompletionReport:
         return self.skill if self.arm is None else f"{self.skill}/{self.arm}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluated:
+class EvaluationOutcome(Struct, frozen=True, kw_only=True):
     """The outcome of an evaluation: its reports, their files, and the skills that complete too little."""
 
     reports: tuple[CompletionReport, ...]
@@ -276,8 +262,7 @@ class Evaluated:
     below: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskChange:
+class TaskChange(Struct, frozen=True, kw_only=True):
     """One task before and after: mean scores, None if it was not there."""
 
     task: str
@@ -285,8 +270,7 @@ class TaskChange:
     after: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillChange:
+class SkillChange(Struct, frozen=True, kw_only=True):
     """One skill on one benchmark before and after; `difference` is None if no task is in both."""
 
     skill: str

@@ -1,17 +1,18 @@
-"""One JSON codec for journal, API and workers: the model's dataclasses in and out."""
+"""One JSON codec for journal, API and workers: the model's structs in and out."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Sequence
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from whet.errors import WhetError
-from whet.model.seen import EVENT_TYPES, Event
+from whet.model.events import EVENT_TYPES, Event
 from whet.reading.files import open_file
 from whet.reading.text import escape_surrogates
 
@@ -78,8 +79,6 @@ _SMALL = 1024 * 1024
 
 def decode_file(path: Path, kind: type[T]) -> T:
     """Read the value in a regular file, and of a large one no copy of all of it; raises `OSError` and `WireError`."""
-    from mmap import ACCESS_READ, mmap  # noqa: PLC0415 - few commands read large files
-
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if not size:

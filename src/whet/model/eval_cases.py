@@ -1,14 +1,14 @@
-"""Eval suites: the six kinds of cases and the suite around them, with every default settled."""
+"""Eval suites: the six kinds of cases and the suite around them, with every default filled in."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, ClassVar, Literal, get_args
 
-from whet.dataclass import dataclass
-from whet.model.suite import Solution, User
+from msgspec import Struct, field
+
+from whet.model.suite import Part, Solution, User
 
 SourceKind = Literal["manual", "imported", "contributor_aggregate", "org_exemplars"]
 SOURCE_KINDS: tuple[SourceKind, ...] = get_args(SourceKind)
@@ -25,13 +25,21 @@ MATCHES: tuple[Match, ...] = get_args(Match)
 TextOp = Literal["contains", "not_contains", "equals", "regex"]
 FileOp = Literal["file_exists", "file_contains", "file_matches"]
 CallOp = Literal["tool_called", "tool_not_called", "command_run"]
-Op = Literal[TextOp, "json_path", CallOp, FileOp, "skill_triggered", "at_most"]
+# What suites of other tools ask for besides: limits of a session, how often one of Claude Code's tools was called and
+# the order of two, calls by patterns, alone and in an order, and files by a glob.
+ForeignOp = Literal["at_most", "tool_used", "tool_order", "tool_matched", "tools_in_order", "file_created"]
+Op = Literal[TextOp, "json_path", CallOp, FileOp, "skill_triggered", ForeignOp]
 TEXT_OPS: tuple[Op, ...] = get_args(TextOp)
 FILE_OPS: tuple[Op, ...] = get_args(FileOp)
 CALL_OPS: tuple[Op, ...] = get_args(CallOp)
-# The ops of eval suites; suites of other tools also say what a session may take at most.
-OPS: tuple[Op, ...] = tuple(op for op in get_args(Op) if op != "at_most")
+# The ops of eval suites.
+OPS: tuple[Op, ...] = tuple(op for op in get_args(Op) if op not in get_args(ForeignOp))
 TARGETS = ("output", "commands")
+# The texts that suites of other tools look at besides: the last message, every line that the agent printed, the paths
+# of the files that it made, one a line, and behind the prefix a file.
+LAST_MESSAGE, TRACE, CREATED_FILES, FILE_PREFIX = "last_message", "trace", "created_files", "file:"
+# The name that any skill has for `skill_triggered`.
+ANY_SKILL = "*"
 
 MOST_CASES = 500
 LONGEST_TEXT = 200_000
@@ -41,22 +49,44 @@ DEFAULT_THRESHOLD = 0.7
 DEFAULT_SHARE = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Common:
+class _Common(Struct, frozen=True, kw_only=True):
     """What a case of every kind may say: its stable id within the suite, and how much it counts."""
 
     task_id: str | None = None
     tags: tuple[str, ...] = ()
     weight: float = 1.0
     source: str | None = None
+    split: Part | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assertion:
+class CalledTool(Struct, frozen=True, kw_only=True):
+    """A tool by its name, and a pattern of JavaScript that the JSON of its input matches."""
+
+    tool: str
+    input: str | None = None
+
+
+class ToolMatch(Struct, frozen=True, kw_only=True):
+    """Calls by patterns of JavaScript: of the tool's name, of single arguments, and of the result.
+
+    Of all calls of a session only the `final` one, the one at a step from 0, or those before a step may count.
+    """
+
+    name: str | None = None
+    args: tuple[tuple[str, str], ...] = ()
+    result: str | None = None
+    final: bool = False
+    at_step: int | None = None
+    before_step: int | None = None
+
+
+class Assertion(Struct, frozen=True, kw_only=True):
     """One thing that is true of the answer, the session or the workspace, or with `negate` is not.
 
     `target` is what is looked at: a text by name, a file by path, a place in JSON by pointer. `has_value` is
     true also for a value of null. If the path is a `pattern`, one file that it matches is enough.
+    `least` and `most` say how often a `regex` matches, or a tool is called.
+    With a `turn` it is about that turn of a conversation alone.
     """
 
     op: Op
@@ -66,10 +96,12 @@ class Assertion:
     negate: bool = False
     description: str | None = None
     pattern: bool = False
+    least: int | None = None
+    most: int | None = None
+    turn: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalTurn:
+class EvalTurn(Struct, frozen=True, kw_only=True):
     """One prompt of a conversation, and what is true when it is answered; `soft` goes on if it is not."""
 
     instruction: str
@@ -77,8 +109,7 @@ class EvalTurn:
     soft: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked(_Common):
+class _PromptedCase(_Common, frozen=True, kw_only=True):
     """What the agent is asked: `instruction` is also the first of its `turns`, or what its `user` says first."""
 
     instruction: str
@@ -88,8 +119,7 @@ class _Asked(_Common):
     solution: Solution | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TriggerQuery(_Common):
+class TriggerQuery(_Common, frozen=True, kw_only=True):
     """Whether the skill is loaded for a query, among competing skills.
 
     `threshold` is the share of a judge's votes that decides; `runs` is how often is asked.
@@ -104,8 +134,7 @@ class TriggerQuery(_Common):
     threshold: float = DEFAULT_SHARE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RubricItem:
+class RubricItem(Struct, frozen=True, kw_only=True):
     """One thing that a judge looks for; a required one that is missing fails the case, whatever the rest scores."""
 
     id: str
@@ -114,17 +143,16 @@ class RubricItem:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeHints:
-    """Which model should judge, and how often it is asked."""
+class JudgeHints(Struct, frozen=True, kw_only=True):
+    """Which model should judge, and how often it is asked; with `majority`, each vote is a yes or a no."""
 
     model: str | None = None
     votes: int | None = None
+    majority: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmRubric(_Asked):
-    """An answer that a judge holds against a rubric."""
+class LlmRubric(_PromptedCase, frozen=True, kw_only=True):
+    """An answer that a judge holds against a rubric; with a `focus`, another text, by the names of assertions."""
 
     kind: ClassVar[Literal["llm_rubric"]] = "llm_rubric"
     rubric: tuple[RubricItem, ...]
@@ -132,10 +160,27 @@ class LlmRubric(_Asked):
     judge: JudgeHints = JudgeHints()
     reference: str | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    focus: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactMatch(_Asked):
+class JavascriptCall(Struct, frozen=True, kw_only=True):
+    """An assertion in JavaScript as promptfoo calls it: an expression, the body of a function, or one in a file.
+
+    The function may return true or false, a number that passes from the threshold on, or an object with `pass` and
+    `score`.
+    """
+
+    code: str = ""
+    file: str | None = None
+    function: str = ""
+    threshold: float | None = None
+    negate: bool = False
+    prompt: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    config: Any = None
+
+
+class ExactMatch(_PromptedCase, frozen=True, kw_only=True):
     """An answer that is this value; `path` is a JSON pointer into it."""
 
     kind: ClassVar[Literal["exact_match"]] = "exact_match"
@@ -146,8 +191,7 @@ class ExactMatch(_Asked):
     numeric_tolerance: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonSchema(_Asked):
+class JsonSchema(_PromptedCase, frozen=True, kw_only=True):
     """An answer that is JSON of this shape."""
 
     kind: ClassVar[Literal["json_schema"]] = "json_schema"
@@ -155,8 +199,7 @@ class JsonSchema(_Asked):
     extract: Extract = "whole"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BooleanAssertion(_Asked):
+class BooleanAssertion(_PromptedCase, frozen=True, kw_only=True):
     """Assertions of which all hold, or any."""
 
     kind: ClassVar[Literal["boolean_assertion"]] = "boolean_assertion"
@@ -164,8 +207,7 @@ class BooleanAssertion(_Asked):
     match: Match = "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceHints:
+class ResourceHints(Struct, frozen=True, kw_only=True):
     """What a task package takes to run; `more` holds hints of others, which are kept and not followed."""
 
     working_dir: str = "."
@@ -176,8 +218,7 @@ class ResourceHints:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPackage(_Common):
+class TaskPackage(_Common, frozen=True, kw_only=True):
     """An archive or folder with an environment and a verifier; paths are relative to its root."""
 
     kind: ClassVar[Literal["task_package"]] = "task_package"
@@ -196,8 +237,7 @@ CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
 SuiteKind = CaseKind | Literal["mixed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalSuite:
+class EvalSuite(Struct, frozen=True, kw_only=True):
     """An eval suite as its document says it."""
 
     name: str
@@ -218,6 +258,6 @@ _DESCRIBED = re.compile(r"\s*([a-z0-9][a-z0-9-]{0,63})\s*:\s+(\S.*)", re.DOTALL)
 
 
 def competitor_of(text: str) -> tuple[str, str] | None:
-    """Return its name and description, or None if *text* is the path of a folder."""
-    found = _DESCRIBED.fullmatch(text)
-    return (found[1], found[2].strip()) if found else None
+    """Return the name and the description of a competing skill, or None if *text* is the path of a folder."""
+    match = _DESCRIBED.fullmatch(text)
+    return (match[1], match[2].strip()) if match else None

@@ -1,8 +1,4 @@
-"""The normalized events of one session with an agent.
-
-They are msgspec structs, unlike the other nouns: a transcript may hold a million of them, and making a frozen dataclass
-takes as long as reading its line.
-"""
+"""The normalized events of one session with an agent. A transcript may hold a million of them."""
 
 from __future__ import annotations
 
@@ -88,6 +84,14 @@ class SkillSignal(Struct, frozen=True, kw_only=True):
     skill: str
     signal: str = "tool:skill"
     loaded: bool = True
+    at: str | None = None
+
+
+class ContextAdded(Struct, frozen=True, kw_only=True):
+    """The agent's program itself put a text into the session, such as that of a skill which was loaded."""
+
+    type: Literal["context"] = "context"
+    text: str
     at: str | None = None
 
 
@@ -195,6 +199,7 @@ Event: TypeAlias = (
     | FileRead
     | FileEdit
     | SkillSignal
+    | ContextAdded
     | Permission
     | UsageSeen
     | SessionStarted

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
+from whet.errors import Cause, Phase
+from whet.model.callable import Interval
 
 Status = Literal["passed", "failed", "expected-failed", "unexpected-passed", "errored"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 AS_EXPECTED: frozenset[Status] = frozenset({"passed", "expected-failed"})
 PASSED: frozenset[Status] = frozenset({"passed", "unexpected-passed"})
+# The codes of failures that no error stands for: a check does not hold, and a case that should fail passed.
+CHECKS_FAILED = "assertion"
+PASSED_UNEXPECTEDLY = "unexpected-passed"
 # A trial that errored went neither as expected nor otherwise: it says nothing.
-UNEXPECTED: frozenset[str] = frozenset({"failed", "unexpected-passed"})
+UNEXPECTED: frozenset[Status] = frozenset({"failed", "unexpected-passed"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Location:
+class Location(Struct, frozen=True, kw_only=True):
     """A line of a file."""
 
     file: str
     line: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ExplainQuestion(Struct, frozen=True, kw_only=True):
     """A question for the agent, with the message and the place of the failed expectation that asks it."""
 
     question: str
@@ -31,8 +36,7 @@ class Asked:
     expectation: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureClass:
+class FailureClass(Struct, frozen=True, kw_only=True):
     """An author's label that groups failures with one root."""
 
     id: str
@@ -44,20 +48,24 @@ class FailureClass:
         return self.label or self.id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """Why a trial did not go as its checks ask: in which phase, what happened, and who caused it."""
 
-    phase: str
+    phase: Phase
+    # The code of an error, or one of the two above.
     code: str
-    cause: str
+    cause: Cause
     message: str
     location: Location | None = None
     traceback: str | None = None
 
+    @property
+    def is_of_checks(self) -> bool:
+        """Whether checks decided, and found that something does not hold."""
+        return self.code == CHECKS_FAILED
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grade:
+
+class Grade(Struct, frozen=True, kw_only=True):
     """A grader's decision on one check; `undecided` if it could not decide."""
 
     check: str
@@ -76,8 +84,7 @@ class Grade:
     events: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class Rate(Struct, frozen=True, kw_only=True):
     """A share of successes as an interval: `value` with the 95 % bounds `low` and `high`, without errored trials.
 
     `if_errored_failed` and `if_errored_passed` are its bounds: what it would be had all of those failed, or passed.
@@ -97,8 +104,7 @@ class Rate:
     flaky: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(Struct, frozen=True, kw_only=True):
     """Paths are relative to the workspace, with `/`, sorted; the `.git` at its top is left out.
 
     `diff` is a unified diff of what can be shown as text and is not too large; what is left out is said in a line.
@@ -121,8 +127,7 @@ class Changes:
         return len(self.created) + len(self.modified) + len(self.deleted)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseLift:
+class CaseLift(Struct, frozen=True, kw_only=True):
     """One case in both arms."""
 
     case: str
@@ -136,8 +141,7 @@ class CaseLift:
         return self.skill - self.no_skill
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lift:
+class Lift(Struct, frozen=True, kw_only=True):
     """A difference: the score with the skill less the score without it, for one runner and the cases that have both.
 
     `low` and `high` are its 95 % interval on these cases, as in a comparison. `unpaired` are the cases that lack a
@@ -170,3 +174,56 @@ class Lift:
     def same(self) -> int:
         """How many cases it left as they were."""
         return len(self.cases) - self.better - self.worse
+
+
+class QueryLoads(Struct, frozen=True, kw_only=True):
+    """How often the skill of an arm was loaded for one case that says whether it should be.
+
+    Of `sessions`, `told` ones show what they load. `others` are other skills, each with the number of its sessions.
+    """
+
+    case: str
+    wanted: bool
+    loaded: int = 0
+    told: int = 0
+    sessions: int = 0
+    others: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every session that tells loaded the skill, or none did, as the case asks."""
+        return self.loaded == (self.told if self.wanted else 0)
+
+    def __add__(self, other: QueryLoads) -> QueryLoads:
+        """Add more sessions of the same case."""
+        others = {
+            name: self.others.get(name, 0) + other.others.get(name, 0) for name in {**self.others, **other.others}
+        }
+        return QueryLoads(
+            case=self.case,
+            wanted=self.wanted,
+            loaded=self.loaded + other.loaded,
+            told=self.told + other.told,
+            sessions=self.sessions + other.sessions,
+            others=others,
+        )
+
+
+class TriggerFigures(Struct, frozen=True, kw_only=True):
+    """How well an agent loads the skill of an arm, over all cases that say whether it should be loaded.
+
+    Of the sessions that tell, `rightly` ones loaded it as their case asks and `wrongly` ones although it forbids that;
+    `missed` ones did not load it although they should, and `left_alone` ones rightly did not. Others are `unknown`.
+    """
+
+    arm: str
+    runner: str
+    precision: Interval | None
+    recall: Interval | None
+    f1: Interval | None
+    rightly: int
+    wrongly: int
+    missed: int
+    left_alone: int
+    unknown: int
+    queries: tuple[QueryLoads, ...]

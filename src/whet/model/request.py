@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import UsageError
 from whet.model.comparison import Until
 from whet.model.run import Runner, ScheduleName
-from whet.model.suite import Ceilings, WorkspaceSpec
+from whet.model.suite import AS_WRITTEN, Ceilings, Part, SuiteReading, WorkspaceSpec
 
 # The sandboxes of whet; extensions add others.
 SANDBOXES = ("auto", "bubblewrap", "container", "local")
@@ -24,8 +24,7 @@ BUILT_IN = "built-in"
 _OF_MODELS = ("provider", "url", "model", "key_variable", "temperature", "timeout_ms", "retries")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """Every effective setting; `origins` says by dotted key where each came from."""
 
     file: Path | None
@@ -64,6 +63,10 @@ class Settings:
     on: str | None
     # Whether controls go through the cases of a run, and void those that they pass.
     controls: bool
+    # Whether trials that only ask which skills load go on after that is known.
+    run_to_end: bool
+    # All that arms may differ in; nothing: anything.
+    vary: tuple[str, ...]
     timeout_s: float
     check_timeout_s: float
     command_timeout_s: float
@@ -111,7 +114,9 @@ class Settings:
     @property
     def judging(self) -> dict[str, Any]:
         """How the judge is asked: the table `[judge]`, with a cache next to the records unless it names one."""
-        return {"cache_dir": self.store / "judge", **self.judge}
+        runner = self.judge_runner
+        agent = {"runner_model": runner.model} if runner is not None and runner.model else {}
+        return {"cache_dir": self.store / "judge", **agent, **self.judge}
 
     @property
     def playing(self) -> dict[str, Any]:
@@ -130,8 +135,7 @@ class Settings:
 _SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """Which executions of a suite are wanted; an empty part asks for all.
 
     `only` holds the (case, runner, arm) that failed last time.
@@ -139,14 +143,14 @@ class Selection:
 
     cases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    splits: tuple[Part, ...] = ()
     runners: tuple[str, ...] = ()
     arms: tuple[str, ...] = ()
     shard: tuple[int, int] | None = None
     only: frozenset[tuple[str, str, str]] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True, kw_only=True):
     """What `whet run` was asked to do; `flags` holds setting overrides, only those that were given."""
 
     suite: Path | None
@@ -165,16 +169,22 @@ class RunRequest:
     fail_fast: bool = False
     # Treat warnings about the suite as errors.
     strict: bool = False
+    # Refuse a judge that is the agent under test, or of its family.
+    strict_judge: bool = False
+    # Start nothing more after the first failure.
+    stop_early: bool = False
     verbose: bool = False
     # What was typed after `whet`.
     command: str = "run"
     # The words after it that ask for the same again, without those that select, and those that a resume must repeat.
     again: tuple[str, ...] = ()
-    going_on: tuple[str, ...] = ()
+    resume_options: tuple[str, ...] = ()
     # Besides those of the settings.
     more_reporters: tuple[str, ...] = ()
     # The skill under test, of a suite for one.
     skill: Path | None = None
+    # What the suite is read with.
+    reading: SuiteReading = AS_WRITTEN
     # The arms as they were typed, the baseline first; a plain name selects one that is defined elsewhere.
     arms: tuple[str, ...] = ()
     # How many more trials per case and arm a resumed run gets.
@@ -183,6 +193,8 @@ class RunRequest:
     until: Until | None = None
     # Whether a gate gives the exit code.
     gate: bool = False
+    # Run only what has changed since its last finished run.
+    changed: bool = False
     # The runs whose failures selected what is run; `last_failed` finds them.
     selected_from: tuple[str, ...] = ()
 
@@ -200,19 +212,19 @@ def split_list(values: Iterable[str]) -> tuple[str, ...]:
 
 def parse_shard(text: str) -> tuple[int, int]:
     """Parse `2/5` as (2, 5)."""
-    found = _SHARD.fullmatch(text.strip())
-    number, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _SHARD.fullmatch(text.strip())
+    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= number <= count:
         raise UsageError(f'a shard is written as 2/5, the second of five, not "{text}"')
     return number, count
 
 
-def split_arms(typed: Iterable[str]) -> tuple[str, ...]:
+def split_arms(options: Iterable[str]) -> tuple[str, ...]:
     """Return each arm that was typed; names without a definition may be a comma list."""
-    return tuple(arm for text in typed for arm in ((_placed(text),) if "=" in text else split_list((text,))))
+    return tuple(arm for text in options for arm in ((_place_arm(text),) if "=" in text else split_list((text,))))
 
 
-def _placed(arm: str) -> str:
+def _place_arm(arm: str) -> str:
     """Return an arm with absolute paths: the run may be resumed in another folder."""
     name, _, spec = arm.partition("=")
     return f"{name}={','.join(map(_absolute, spec.split(',')))}"

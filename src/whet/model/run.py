@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from pathlib import Path
+from random import Random
 from typing import Any, Literal, TypeAlias, get_args
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from whet.errors import CheckMistaken
 from whet.model.arm import Arm
 from whet.model.comparison import Until
-from whet.model.grade import AS_EXPECTED, PASSED, Failure, FailureClass, Grade, Status
+from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Grade, Status
 from whet.model.session import Usage, UserSummary
-from whet.model.skills import SkillDetection
+from whet.model.skills import EarlyEnd, SkillDetection
 from whet.model.spending import Bill, Spender, Spending
-from whet.model.suite import Case, Ceilings, Limits, Placed, SkillUnderTest, Suite, WorkspaceSpec
+from whet.model.suite import Case, Ceilings, Limits, PlacedItem, SkillUnderTest, Suite, WorkspaceSpec
 
 # What is needed to resume the session of an attempt.
 STATE_FILE = "state.json"
@@ -64,8 +66,7 @@ class OfHost(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runner:
+class Runner(Struct, frozen=True, kw_only=True):
     """A named target: an agent, its model and options."""
 
     id: str
@@ -76,13 +77,22 @@ class Runner:
 
 
 # The beginning of the note that a budget was not enforced, because the agent reports no cost.
-UNHELD = "the budget was not enforced"
+BUDGET_NOT_ENFORCED = "the budget was not enforced"
 # The agent that does nothing, and its runner, which is used if none is configured.
 NO_AGENT = "none"
+# The agent that plays recorded sessions again.
+REPLAY = "replay"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialKey:
+class RunWarning(Struct, frozen=True, kw_only=True):
+    """What readers of a run must know before they rely on it; `code` names its kind, `runner` whom it is about."""
+
+    code: Literal["judge-self", "judge-family"]
+    message: str
+    runner: str | None = None
+
+
+class TrialKey(Struct, frozen=True, kw_only=True):
     """The stable name of one planned sample: `suite::case@runner/arm#trial`."""
 
     suite: str
@@ -99,9 +109,8 @@ class TrialKey:
 ExecutionKey: TypeAlias = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
-    """One case on one runner in one arm, with everything settled.
+class Execution(Struct, frozen=True, kw_only=True):
+    """One case on one runner in one arm, with every default filled in.
 
     `skill` is the skill under test, if this arm has it. A `baseline` one is run for comparison and may fail.
     """
@@ -124,17 +133,15 @@ class Execution:
         return f"{self.case.id}@{self.runner.id}/{self.arm}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """One planned sample of an execution."""
 
     key: TrialKey
     execution: Execution
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """All that a run will do, settled before anything starts; executions are in declared order."""
+class Plan(Struct, frozen=True, kw_only=True):
+    """The whole work of a run, decided before anything starts; executions are in declared order."""
 
     suite: Suite
     executions: tuple[Execution, ...]
@@ -163,6 +170,8 @@ class Plan:
     until: Until | None = None
     # The random word in the copies of an arm's skill that agents are given, by arm.
     watermarks: Mapping[str, str] = field(default_factory=dict)
+    # What readers of its results must know.
+    warnings: tuple[RunWarning, ...] = ()
     # The executions of all shards together; empty unless this is the plan of one.
     whole: tuple[Execution, ...] = ()
 
@@ -178,12 +187,10 @@ class Plan:
 
     def round(self, number: int) -> Iterator[Trial]:
         """The *number*-th trial of each execution, in an order of its own, so that no arm always comes first."""
-        from random import Random  # noqa: PLC0415 - most runs compare nothing
-
-        drawn = [execution for execution in self.executions if number <= execution.trials]
+        executions = [execution for execution in self.executions if number <= execution.trials]
         # Not for secrets: the same seed must give the same order.
-        Random(f"{self.seed}/{number}").shuffle(drawn)  # noqa: S311
-        for execution in drawn:
+        Random(f"{self.seed}/{number}").shuffle(executions)  # noqa: S311
+        for execution in executions:
             yield Trial(key=self.key(execution, number), execution=execution)
 
     @property
@@ -197,16 +204,16 @@ class Plan:
         groups: list[tuple[Any, list[str]]] = []
         for arm in self.arms:
             ran = [
-                (each.case.id, each.runner.id, each.runner.model)
-                for each in self.whole or self.executions
-                if each.arm == arm.name
+                (execution.case.id, execution.runner.id, execution.runner.model)
+                for execution in self.whole or self.executions
+                if execution.arm == arm.name
             ]
             facts = {name: value for name, value in arm.facts().items() if name not in {"model", "runner"}}
-            same = next((names for given, names in groups if given == (facts, ran)), None)
-            if same is None:
+            group = next((names for key, names in groups if key == (facts, ran)), None)
+            if group is None:
                 groups.append(((facts, ran), [arm.name]))
             else:
-                same.append(arm.name)
+                group.append(arm.name)
         return tuple(tuple(names) for _, names in groups if len(names) > 1)
 
     def key(self, execution: Execution, number: int) -> TrialKey:
@@ -221,7 +228,7 @@ class Plan:
 
     def ended_after(self, rounds: int) -> Plan:
         """Return the plan of a run that needs no more than so many rounds."""
-        return replace(self, executions=tuple(replace(each, trials=rounds) for each in self.executions))
+        return replace(self, executions=tuple(replace(execution, trials=rounds) for execution in self.executions))
 
     @property
     def trial_count(self) -> int:
@@ -229,8 +236,7 @@ class Plan:
         return sum(execution.trials for execution in self.executions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class AttemptResult(Struct, frozen=True, kw_only=True):
     """One try at a trial, as it is kept in the record."""
 
     number: int
@@ -245,22 +251,15 @@ class Attempt:
     # What the model that played the user took, and what the judge did; a cached verdict takes nothing.
     user_usage: Usage = field(default_factory=Usage)
     judge_usage: Usage = field(default_factory=Usage)
-    # Who of them was paid what nobody knows; None if an older whet recorded it.
-    unpriced: tuple[Spender, ...] | None = None
-    # How it counts in comparisons, from 0 to 1; None if it does not, and less than 0 if an older whet recorded it.
-    value: float | None = -1.0
-
-    @property
-    def unknown_costs(self) -> tuple[Spender, ...]:
-        """Who of them was paid what nobody knows."""
-        if self.unpriced is not None:
-            return self.unpriced
-        return ("agents",) if self.usage.cost_usd is None else ()
+    # The spenders whose cost is unknown.
+    unpriced: tuple[Spender, ...] = ()
+    # How it counts in comparisons, from 0 to 1; None if it does not.
+    value: float | None = None
 
     @property
     def spending(self) -> Spending:
         """What was paid for it, by who asked for it."""
-        unknown = self.unknown_costs
+        unknown = self.unpriced
         return Spending(
             agents=Bill(usage=self.usage - self.unpaid_usage, unknown=unknown.count("agents")),
             judge=Bill(usage=self.judge_usage, unknown=unknown.count("judge")),
@@ -268,13 +267,13 @@ class Attempt:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialResult:
+class TrialResult(Struct, frozen=True, kw_only=True):
     """How one trial ended: the deciding attempt, and all of them in order.
 
     `usage` is the deciding attempt's, so that sessions are compared with sessions; `paid_usage` is what was paid for.
     `session_s` is how long its agent took, and `duration_s` how long all attempts did, with all that is around them.
-    Paths are relative to the run folder, so that the folder can be moved. `SkillFacts` says what those of skills mean.
+    Paths are relative to the run folder, so that the folder can be moved. `SkillFacts` says what those of skills mean;
+    `other_skills` are those that it loaded besides, or instead.
     """
 
     key: TrialKey
@@ -292,6 +291,8 @@ class TrialResult:
     skill_shown: bool | None = None
     skill_loaded: bool | None = None
     skill_unwanted: bool = False
+    skill_wanted: bool = False
+    other_skills: tuple[str, ...] = ()
     skills_listed: bool = False
     final_output: str = ""
     workspace_dir: str | None = None
@@ -299,11 +300,13 @@ class TrialResult:
     # Whether every check held before the agent began, so that it says nothing about the agent that they hold.
     vacuous: bool = False
     session_s: float | None = None
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AttemptResult, ...] = ()
     notes: tuple[str, ...] = ()
     # How many turns were taken, and how its user found it; 0 and None unless it is a conversation.
     turns: int = 0
     user: UserSummary | None = None
+    # Why its agent was ended before it had ended by itself, if all that its checks ask was known.
+    ended_early: EarlyEnd | None = None
 
     @property
     def number(self) -> int:
@@ -363,8 +366,7 @@ class TrialResult:
         """How it counts in comparisons: by its first attempt that did not error; None if all did."""
         for attempt in self.attempts:
             if attempt.status != "errored":
-                unknown = attempt.value is not None and attempt.value < 0
-                return float(attempt.status in PASSED) if unknown else attempt.value
+                return attempt.value
         return None
 
     @property
@@ -373,8 +375,7 @@ class TrialResult:
         return self.passed and len(self.attempts) > 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunInfo:
+class RunInfo(Struct, frozen=True, kw_only=True):
     """What identifies a run, and where its record is."""
 
     run_id: str
@@ -388,7 +389,7 @@ class RunInfo:
     command: str = "run"
     # The words to type after it to run the same again, and to resume the run; a selection, or the run, follows.
     again: tuple[str, ...] = ()
-    going_on: tuple[str, ...] = ()
+    resume_options: tuple[str, ...] = ()
     ceilings: Ceilings = field(default_factory=Ceilings)
     # The files that hold the settings, the project's first, and where the search for that one ended.
     settings_files: tuple[Path, ...] = ()
@@ -413,19 +414,17 @@ def in_arm(suite: Suite, execution: Execution, arm: Arm) -> Execution:
     return replace(
         execution,
         case=case,
-        runner=replace(execution.runner, skills=_skills(suite.skill, arm.skill, case, execution.runner)),
+        runner=replace(execution.runner, skills=_skills(suite.skill, arm, case, execution.runner)),
         workspace=_workspace(suite.skill, arm.skill, case, execution.workspace),
         skill=arm.skill.path if arm.skill else None,
     )
 
 
-def _skills(
-    tested: SkillUnderTest | None, there: SkillUnderTest | None, case: Case, runner: Runner
-) -> tuple[Path, ...]:
+def _skills(tested: SkillUnderTest | None, arm: Arm, case: Case, runner: Runner) -> tuple[Path, ...]:
     """Return the skill under test, its competitors, and the runner's own without any of the same name."""
     names = tested.names if tested else frozenset()
-    others = [path for path in (*case.skills, *runner.skills) if path.name not in names]
-    return tuple(dict.fromkeys((*((there.path,) if there else ()), *others)))
+    more_skills = [path for path in (*arm.more_skills, *case.skills, *runner.skills) if path.name not in names]
+    return tuple(dict.fromkeys((*((arm.skill.path,) if arm.skill else ()), *more_skills)))
 
 
 def _workspace(
@@ -436,8 +435,8 @@ def _workspace(
     if case.skill_place is None:
         return spec
     # Also without the skill: a package may have brought something to that place.
-    own = Placed(path=case.skill_place, source=there.path if there else None)
-    return replace(spec, placed=(*spec.placed, own))
+    skill = PlacedItem(path=case.skill_place, source=there.path if there else None)
+    return replace(spec, placed=(*spec.placed, skill))
 
 
 Metric = Literal[
@@ -463,8 +462,7 @@ def figure(value: float) -> str:
 SnapshotStatus = Literal["held", "exceeded", "created", "updated", "missing", "unavailable", "mismatch"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """One figure, and what it was taken of."""
 
     metric: str
@@ -475,8 +473,7 @@ class Snapshot:
     updated_at: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotOutcome:
+class SnapshotOutcome(Struct, frozen=True, kw_only=True):
     """How an execution compares with its snapshot; `key` is the name of its entry in the snapshot file."""
 
     key: str

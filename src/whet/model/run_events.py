@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, Protocol, TypeAlias
 
-from whet.dataclass import dataclass
-from whet.model.benchmark import Evaluated
-from whet.model.comparison import Look, Stop, Until
-from whet.model.grade import Rate, Status
+from msgspec import Struct
+
+from whet.model.callable import EvaluationOutcome
+from whet.model.comparison import RoundAnalysis, Stop, Until
+from whet.model.events import Event
+from whet.model.grade import Rate, Status, TriggerFigures
 from whet.model.run import Execution, Plan, RunInfo, SnapshotOutcome, Trial, TrialResult
-from whet.model.seen import Event
 from whet.model.skills import SkillLoads
 from whet.model.spending import Spending
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted:
+class RunStarted(Struct, frozen=True, kw_only=True):
     """The run is planned and nothing has started; `done` trials were finished by an earlier run.
 
     If it is merged, `shards` says from how many, and nothing will start.
@@ -28,40 +28,35 @@ class RunStarted:
     shards: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialStarted:
+class TrialStarted(Struct, frozen=True, kw_only=True):
     """A trial has started."""
 
     trial: Trial
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSeen:
+class SessionSeen(Struct, frozen=True, kw_only=True):
     """Something happened in the session of a running trial; sent only if a reporter asks for it."""
 
     trial: Trial
     event: Event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialEnded:
+class TrialEnded(Struct, frozen=True, kw_only=True):
     """A trial is finished, whatever its verdict."""
 
     trial: Trial
     result: TrialResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class Looked(Struct, frozen=True, kw_only=True):
     """A round of a run until decided is complete, and was looked at; `cost_usd` is what was spent, as far as known."""
 
-    look: Look
+    look: RoundAnalysis
     until: Until
     cost_usd: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(Struct, frozen=True, kw_only=True):
     """Something a person should know, in one sentence."""
 
     level: Literal["info", "warning"]
@@ -70,21 +65,19 @@ class Notice:
     about_all: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
+class RunEnded(Struct, frozen=True, kw_only=True):
     """The run has ended; `results` reads the whole record, and `evaluated` is set by an evaluation of skills."""
 
     info: RunInfo
     results: Results
     interrupted: bool
-    evaluated: Evaluated | None = None
+    evaluated: EvaluationOutcome | None = None
 
 
 RunEvent: TypeAlias = RunStarted | TrialStarted | SessionSeen | TrialEnded | Looked | Notice | RunEnded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionSummary:
+class ExecutionSummary(Struct, frozen=True, kw_only=True):
     """An execution and how its trials went together; `status` is `not-run` if none ended, and `void` if none counts."""
 
     execution: Execution
@@ -113,7 +106,7 @@ class Results(Protocol):
         """Whether every planned trial ended as expected."""
 
     @property
-    def looks(self) -> tuple[Look, ...]:
+    def looks(self) -> tuple[RoundAnalysis, ...]:
         """What was seen after each round; only a run until decided looks."""
 
     @property
@@ -131,6 +124,10 @@ class Results(Protocol):
     @property
     def skill_loads(self) -> tuple[SkillLoads, ...]:
         """How often the skill of each arm was loaded, on each runner; nothing for arms without one."""
+
+    @property
+    def triggers(self) -> tuple[TriggerFigures, ...]:
+        """How well the skill of each arm was loaded, on each runner; nothing unless cases say whether it should be."""
 
     def summaries(self) -> Iterator[ExecutionSummary]:
         """Every execution, in declared order."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar, overload
 
-from whet.dataclass import dataclass
-from whet.model.seen import MOST, Amount, CommandRun, Event, FileEdit, FileRead, ToolCall, TurnStarted, Whole
-from whet.model.skills import SkillDetection, detect_skills
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from whet.model.events import MOST, Amount, CommandRun, Event, FileEdit, FileRead, ToolCall, TurnStarted, Whole
+from whet.model.skills import EarlyEnd, SkillDetection, detect_skills
 
 # As the gateway read it in the answers of the provider, as the agent reported it of the provider, computed from such
 # figures, or guessed from the number of characters.
@@ -20,8 +21,7 @@ USAGE_FIGURES = (*TOKEN_FIGURES, "cost_usd")
 Figure = TypeVar("Figure", int, float)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """The tokens and the money that a session took; an unknown figure is `None`, never 0."""
 
     input_tokens: Whole | None = None
@@ -82,7 +82,9 @@ class Usage:
             return self
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in USAGE_FIGURES}
         left = {
-            name: _sum(one, None if part is None else -part) for name, (one, part) in pairs.items() if one is not None
+            name: _sum(figure, None if part is None else -part)
+            for name, (figure, part) in pairs.items()
+            if figure is not None
         }
         return replace(self, **left)
 
@@ -101,32 +103,36 @@ _PARTS = {
 }
 
 
-def _sum(one: float | None, other: float | None) -> Any:
-    if one is None or other is None:
-        return other if one is None else one
-    return add_figures(one, other)
+def _sum(left: float | None, right: float | None) -> Any:
+    if left is None or right is None:
+        return right if left is None else left
+    return add_figures(left, right)
 
 
-def add_figures(one: Figure, other: Figure) -> Figure:
+# The rounding error of a sum of dollars: spending exactly the budget is allowed.
+ROUNDING_USD = 1e-9
+
+
+def add_figures(left: Figure, right: Figure) -> Figure:
     """Return a sum that is no larger than a figure may be: a journal that holds it can be read again."""
     # Beyond nine digits, a sum of dollars shows only rounding errors.
-    total = round(one + other, 9)
+    total = round(left + right, 9)
     most = type(total)(MOST)
     return max(-most, min(most, total))
 
 
-def _worse(one: Mapping[str, TokenSource], other: Mapping[str, TokenSource]) -> dict[str, TokenSource]:
-    pairs = {name: (one.get(name), other.get(name)) for name in (*one, *other)}
+def _worse(left: Mapping[str, TokenSource], right: Mapping[str, TokenSource]) -> dict[str, TokenSource]:
+    pairs = {name: (left.get(name), right.get(name)) for name in (*left, *right)}
     return {name: next(source for source in _WORST_FIRST if source in pair) for name, pair in pairs.items()}
 
 
 def sourced(derived: frozenset[str], **figures: float | None) -> Usage:
     """Return the usage of figures that an agent reported, of which some were *derived* from others."""
-    known = [name for name in TOKEN_FIGURES if figures.get(name) is not None]
-    sources: dict[str, TokenSource] = {name: "derived" if name in derived else "provider" for name in known}
+    names = [name for name in TOKEN_FIGURES if figures.get(name) is not None]
+    sources: dict[str, TokenSource] = {name: "derived" if name in derived else "provider" for name in names}
     if {"input_tokens", "output_tokens"} <= sources.keys():
         sources["total_tokens"] = "derived"
-    tokens: dict[str, Any] = {name: int(figures[name] or 0) for name in known}
+    tokens: dict[str, Any] = {name: int(figures[name] or 0) for name in names}
     cost = figures.get("cost_usd")
     return replace(Usage(**tokens), cost_usd=cost, cost_source=None if cost is None else "agent", sources=sources)
 
@@ -165,8 +171,7 @@ def tokens_of(characters: int) -> int:
     return -(-characters // _CHARACTERS_OF_A_TOKEN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnSummary:
+class TurnSummary(Struct, frozen=True, kw_only=True):
     """One turn of a conversation: a prompt, and what the agent did until it answered.
 
     `changed_files` counts what had changed by then since the beginning; None if it was not counted.
@@ -188,8 +193,7 @@ _OF_TURNS = ("prompt", "final_output", "session_id", "exit_code", "steps", "usag
 UserOutcome = Literal["satisfied", "gave-up", "max-turns"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserSummary:
+class UserSummary(Struct, frozen=True, kw_only=True):
     """How a conversation with a user that a model plays ended, why, and what that model used; None: it broke off."""
 
     outcome: UserOutcome | None = None
@@ -200,8 +204,7 @@ class UserSummary:
     flags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSummary:
+class SessionSummary(Struct, frozen=True, kw_only=True):
     """A session without its events: small enough to keep and to send."""
 
     runner: str
@@ -230,35 +233,37 @@ class SessionSummary:
     # The turns of a conversation, and its user; a session of one prompt has neither.
     turns: tuple[TurnSummary, ...] = ()
     user: UserSummary | None = None
+    # Why whet ended it before its agent had, and its checks could be decided all the same.
+    ended_early: EarlyEnd | None = None
 
 
 def said_in(session: SessionSummary) -> str:
     """Return what was said in a conversation, turn by turn; of a session of one prompt, its answer."""
     if not session.turns:
         return session.final_output
-    said = (
+    messages = (
         f"[Prompt {turn.number}]\n{turn.prompt}\n\n[Answer {turn.number}]\n{turn.final_output}"
         for turn in session.turns
     )
-    return "\n\n".join(said)
+    return "\n\n".join(messages)
 
 
 def session_until(session: SessionSummary, turn: int) -> SessionSummary:
     """Return *session* as it was after *turn*."""
-    kept = session.turns[:turn]
-    if not kept or len(kept) == len(session.turns):
+    turns = session.turns[:turn]
+    if not turns or len(turns) == len(session.turns):
         return session
     return replace(
         session,
-        turns=kept,
+        turns=turns,
         user=None,
         complete=True,
-        final_output=kept[-1].final_output,
-        session_id=kept[-1].session_id,
-        exit_code=kept[-1].exit_code,
-        steps=sum(each.steps for each in kept),
-        usage=sum((each.usage for each in kept[1:]), kept[0].usage),
-        duration_s=sum(each.duration_s or 0.0 for each in kept),
+        final_output=turns[-1].final_output,
+        session_id=turns[-1].session_id,
+        exit_code=turns[-1].exit_code,
+        steps=sum(part.steps for part in turns),
+        usage=sum((part.usage for part in turns[1:]), turns[0].usage),
+        duration_s=sum(part.duration_s or 0.0 for part in turns),
     )
 
 
@@ -270,14 +275,14 @@ class _EventsOf(Sequence[Event]):
 
     @cached_property
     def _own(self) -> tuple[Event, ...]:
-        found: list[Event] = []
+        events: list[Event] = []
         current = 0
         for event in self._events:
             if isinstance(event, TurnStarted):
                 current = event.turn
             elif current == self._turn:
-                found.append(event)
-        return tuple(found)
+                events.append(event)
+        return tuple(events)
 
     def __len__(self) -> int:
         return len(self._own)
@@ -293,9 +298,8 @@ class _EventsOf(Sequence[Event]):
         return repr(list(self._own))
 
 
-# Without slots and compared by identity, so that what is picked out of many events can be kept with it.
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Session(SessionSummary):
+# With a `__dict__` and compared by identity, so that what is picked out of many events can be kept with it.
+class Session(SessionSummary, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
     """One agent interaction: what a check receives as its report."""
 
     events: Sequence[Event] = ()
@@ -309,15 +313,15 @@ class Session(SessionSummary):
     @classmethod
     def of(cls, summary: SessionSummary, events: Sequence[Event]) -> Session:
         """Make the session of *summary*; one of a single prompt is its own only turn."""
-        known = {item.name: getattr(summary, item.name) for item in fields(SessionSummary)} | {"turns": ()}
+        fields = {name: getattr(summary, name) for name in SessionSummary.__struct_fields__} | {"turns": ()}
         turns = [
-            cls(**known | {name: getattr(each, name) for name in _OF_TURNS}, events=_EventsOf(events, each.number))
-            for each in summary.turns
+            cls(**fields | {name: getattr(turn, name) for name in _OF_TURNS}, events=_EventsOf(events, turn.number))
+            for turn in summary.turns
         ]
-        return cls(**known | {"turns": tuple(turns) or (cls(**known, events=events),)}, events=events)
+        return cls(**fields | {"turns": tuple(turns) or (cls(**fields, events=events),)}, events=events)
 
-    # Its text would not help an explanation.
-    __untold__ = True
+    # The text of a session would not help an explanation.
+    __unexplained__ = True
 
     def __repr__(self) -> str:
         return f"<session of {self.runner}, {len(self.events)} events>"
@@ -357,10 +361,10 @@ class Session(SessionSummary):
 
     @cached_property
     def _positions(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        positions: dict[str, list[int]] = {}
         for index, call in enumerate(self._tool_calls):
-            found.setdefault(call.tool, []).append(index)
-        return found
+            positions.setdefault(call.tool, []).append(index)
+        return positions
 
     @cached_property
     def _file_reads(self) -> tuple[str, ...]:

@@ -13,13 +13,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
-from whet.dataclass import dataclass
-from whet.model.seen import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
+from msgspec import Struct
+
+from whet.model.events import CommandRun, Event, FileEdit, FileRead, Message, SessionStarted, SkillSignal
 from whet.reading.text import count, shorten
 
 _MANIFEST = "SKILL.md"
 # Where agents look for skills, also for those that come with a plug-in.
-_HOLDER = r"\.(?:claude|agents|codex|opencode|copilot|github|gemini|cursor)|opencode"
+# The folders, of a project or a home, in which agents look for skills.
+AGENT_FOLDERS = (".agents", ".claude", ".codex", ".copilot", ".cursor", ".gemini", ".github", ".opencode")
+# OpenCode has another one below `.config`.
+_HOLDER = "|".join(map(re.escape, (*AGENT_FOLDERS, "opencode")))
 _FOLDER = rf"(?:^|/)(?:{_HOLDER})/(?:plugins/(?:[^/]+/)*)?skills?/(?:\.system/)?([A-Za-z0-9][\w-]*)/"
 _PARENTS = ("skills", "skill")
 _MOST_REMEMBERED = 1000
@@ -87,15 +91,15 @@ class SkillPlaces:
 
     def _find_owner(self, path: str) -> str | None:
         above = list(_upwards(posixpath.dirname(path)))
-        if any(each in self._own for each in above):
+        if any(folder in self._own for folder in above):
             return None
-        held = next((each for each in above if each in self._folders), None)
-        if held:
-            return posixpath.basename(held)
-        found = re.search(_FOLDER, path)
-        if found:
-            return found[1]
-        return next((name for each in above if (name := self._known_folder(each))), None)
+        holder = next((folder for folder in above if folder in self._folders), None)
+        if holder:
+            return posixpath.basename(holder)
+        match = re.search(_FOLDER, path)
+        if match:
+            return match[1]
+        return next((name for folder in above if (name := self._known_folder(folder))), None)
 
     def _known_folder(self, folder: str) -> str | None:
         parent, name = posixpath.split(folder)
@@ -108,8 +112,8 @@ class SkillPlaces:
         for sentence in _SENTENCE.findall(text):
             if "skill" not in sentence or re.search(_DENIED, sentence):
                 continue
-            named = {found[1] or found[2]: found[0] for found in self._spoken.finditer(sentence)}
-            yield from ((skill, " ".join(words.split())) for skill, words in named.items())
+            mentions = {match[1] or match[2]: match[0] for match in self._spoken.finditer(sentence)}
+            yield from ((skill, " ".join(words.split())) for skill, words in mentions.items())
 
 
 def _upwards(folder: str) -> Iterator[str]:
@@ -125,9 +129,9 @@ _DENIED = r"(?i)\b(?:not|no|never|none|without|cannot|instead of|neither|nor)\b|
 def _speaking_of(names: Iterable[str]) -> re.Pattern[str]:
     """Return a pattern for the word "skill" next to a name: a name alone may be a common word."""
     # The longest first, so that `style-guide` is not taken for `style`.
-    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    alternatives = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     mark = r"[`'\"*_\u201c\u201d\u2018\u2019]*"
-    name = rf"(?:[\w-]+:)?[/$]?({either})(?![\w-])"
+    name = rf"(?:[\w-]+:)?[/$]?({alternatives})(?![\w-])"
     return re.compile(rf"\bskill\b:?\s+{mark}{name}|(?<![\w-]){mark}{name}{mark}\s+skill\b")
 
 
@@ -135,8 +139,7 @@ Confidence = Literal["explicit", "strong", "medium", "weak"]
 CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillEvidence:
+class SkillEvidence(Struct, frozen=True, kw_only=True):
     """One thing that speaks for the use of a skill; `event` is its place among the events of the session, from 0."""
 
     confidence: Confidence
@@ -147,9 +150,8 @@ class SkillEvidence:
         return self.why
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillDetection:
-    """That a skill was used, how sure we are, and why: the best evidence first."""
+class SkillDetection(Struct, frozen=True, kw_only=True):
+    """The use of a skill, how sure we are of it, and why: the best evidence first."""
 
     skill: str
     confidence: Confidence
@@ -166,8 +168,29 @@ def proof_of(detection: SkillDetection) -> str:
     return f"{detection.evidence[0].why} ({detection.confidence})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillLoads:
+# What is known where a session is ended early: the skills that matter were loaded, or the agent answered without them,
+# or its model took several rounds without them.
+WhyEnded = Literal["loaded", "answered", "rounds"]
+_WHY_ENDED: dict[WhyEnded, str] = {
+    "loaded": "what it asks about was loaded",
+    "answered": "it had answered without that",
+    "rounds": "its model had gone on without that",
+}
+
+
+class EarlyEnd(Struct, frozen=True, kw_only=True):
+    """A session that whet ended because its case only asks which skills load, and that was known after *rounds*."""
+
+    why: WhyEnded
+    rounds: int
+
+    @property
+    def text(self) -> str:
+        """When and why it was ended, in words."""
+        return f"ended early, after {count(self.rounds, 'round')} of the model: {_WHY_ENDED[self.why]}"
+
+
+class SkillLoads(Struct, frozen=True, kw_only=True):
     """How often the skill of an arm was loaded on one runner.
 
     Of its `sessions`, `told` ones show whether they loaded it, because their agent says what it reads and runs;
@@ -187,21 +210,23 @@ class SkillLoads:
 
     @property
     def text(self) -> str:
-        """Such as "loaded in 0 of 6 sessions"."""
+        """The count in words, such as "loaded in 0 of 6 sessions"."""
         if not self.told:
             return "not known: no session tells what it reads"
         silent = self.sessions - self.told
-        rest = f"; not known in {count(silent, 'session')}" if silent else ""
+        unknown = f"; not known in {count(silent, 'session')}" if silent else ""
         wrong = f", {self.loaded_unwanted:,} of which should not load it" if self.loaded_unwanted else ""
-        return f"loaded in {self.loaded:,} of {count(self.told, 'session')}{wrong}{rest}"
+        return f"loaded in {self.loaded:,} of {count(self.told, 'session')}{wrong}{unknown}"
 
     @property
     def warning(self) -> str | None:
         """A sentence if sessions that should load the skill can tell, and none of them did."""
-        wanted = self.told - self.unwanted
-        if not wanted or self.loaded > self.loaded_unwanted:
+        sessions = self.told - self.unwanted
+        if not sessions or self.loaded > self.loaded_unwanted:
             return None
-        never = f'the skill of the arm "{self.arm}" was never loaded by {self.runner} (0 of {count(wanted, "session")})'
+        never = (
+            f'the skill of the arm "{self.arm}" was never loaded by {self.runner} (0 of {count(sessions, "session")})'
+        )
         # A skill that is listed did not seem to be what the prompt needs; one that is not may be in the wrong place.
         lost = self.listed and not self.shown
         return f"{never}; the agent lists its skills, and this one is not among them" if lost else never
@@ -239,22 +264,22 @@ class SkillFacts(Protocol):
     def skills_listed(self) -> bool: ...  # noqa: D102
 
 
-def loads_of(arm: str, runner: str, said: SkillFacts) -> SkillLoads | None:
+def loads_of(arm: str, runner: str, facts: SkillFacts) -> SkillLoads | None:
     """Return what one trial says about the skill of its arm; None if it could not have one."""
-    if said.skill_shown is None:
+    if facts.skill_shown is None:
         return None
-    tells, loaded = said.skill_loaded is not None, said.skill_loaded is True
+    tells, is_loaded = facts.skill_loaded is not None, facts.skill_loaded is True
     # As numbers: a document of one session has no `true` where others have a count.
     return SkillLoads(
         arm=arm,
         runner=runner,
-        loaded=int(loaded),
+        loaded=int(is_loaded),
         told=int(tells),
         sessions=1,
-        shown=int(said.skill_shown),
-        unwanted=int(tells and said.skill_unwanted),
-        loaded_unwanted=int(loaded and said.skill_unwanted),
-        listed=int(said.skills_listed),
+        shown=int(facts.skill_shown),
+        unwanted=int(tells and facts.skill_unwanted),
+        loaded_unwanted=int(is_loaded and facts.skill_unwanted),
+        listed=int(facts.skills_listed),
     )
 
 
@@ -284,15 +309,21 @@ class SkillWatch:
         self._at += 1
         kind = type(event)
         if self._command and kind is not FileRead:
-            self._settle()
+            self._add_command_evidence()
         look = self._LOOKS.get(kind)
         if look:
             look(self, event)
 
+    def loaded(self) -> frozenset[str]:
+        """The skills that were loaded so far, without an end to the command that is being looked at."""
+        by_events = {skill for skill, evidence in self._seen.items() if evidence.keys() - {"weak"}}
+        by_command = {skill for skill, piece in self._command.items() if piece.confidence != "weak"}
+        return frozenset(by_events | by_command)
+
     def found(self) -> tuple[SkillDetection, ...]:
         """Each skill once, in the order in which they were first seen."""
-        self._settle()
-        return tuple(_detection(skill, kept) for skill, kept in self._seen.items())
+        self._add_command_evidence()
+        return tuple(_detection(skill, evidence) for skill, evidence in self._seen.items())
 
     def _on_read(self, event: FileRead) -> None:
         self.informed = True
@@ -308,7 +339,7 @@ class SkillWatch:
             self._add(skill, confidence, "read", path)
 
     def _on_unsure_read(self, event: FileRead) -> None:
-        """There may be no such file at all, so it makes no folder that of a skill."""
+        """The file may not exist at all, so its folder does not become the folder of a skill."""
         skill = self._places.owner(event.path)
         command = self._command.get(skill) if skill else None
         if skill and event.ok is None and (command is None or command.confidence == "weak"):
@@ -320,37 +351,33 @@ class SkillWatch:
         self.informed = True
         if not self._places.concern(event.command) and not self._places.concern(event.cwd or ""):
             return
-        # Only here and below: the reader of shell commands is large, and many sessions run none that matters.
-        from whet.reading.shell_files import command_uses  # noqa: PLC0415
+        # Only here: the reader of shell commands is large, and many sessions run none that matters.
+        from whet.shell.files import command_uses, shell_reads
 
         for use in command_uses(event.command, event.cwd or ""):
             for path in use.written:
                 self._places.wrote(path)
             for path in (*use.named, *([use.ran] if use.ran else ())):
                 skill = self._places.owner(f"{path}/")
-                if skill and path == use.ran and _worked(event):
+                if skill and path == use.ran and _succeeded(event):
                     self._commanded(skill, "medium", f"ran {_short(event.command)}")
                 elif skill:
                     self._commanded(skill, "weak", f"named its folder in {_short(event.command)}")
         if event.exit_code is not None or event.ok:
-            self._on_shown(event)
+            self._on_shown(shell_reads(event.command, event.exit_code, event.cwd or ""))
 
-    def _on_shown(self, event: CommandRun) -> None:
+    def _on_shown(self, full_paths: Iterable[str]) -> None:
         """What a command shows was read by it; most adapters say so by events that follow, and other agents do not."""
-        from whet.reading.shell_commands import joined  # noqa: PLC0415
-        from whet.reading.shell_files import shell_reads  # noqa: PLC0415
-
-        for path in shell_reads(event.command, event.exit_code):
-            whole = joined(event.cwd or "", path)
-            manifest = self._places.manifest(whole)
-            skill = manifest or self._places.owner(whole)
+        for full_path in full_paths:
+            manifest = self._places.manifest(full_path)
+            skill = manifest or self._places.owner(full_path)
             if skill:
-                self._commanded(skill, "strong" if manifest else "medium", f"read {_short(whole)}")
+                self._commanded(skill, "strong" if manifest else "medium", f"read {_short(full_path)}")
 
     def _commanded(self, skill: str, confidence: Confidence, why: str) -> None:
         """Keep the best that the command at hand says about *skill*."""
-        known = self._command.get(skill)
-        if known is None or CONFIDENCES.index(confidence) < CONFIDENCES.index(known.confidence):
+        former = self._command.get(skill)
+        if former is None or CONFIDENCES.index(confidence) < CONFIDENCES.index(former.confidence):
             self._command[skill] = SkillEvidence(confidence=confidence, why=why, event=self._at)
 
     def _on_message(self, event: Message) -> None:
@@ -382,28 +409,28 @@ class SkillWatch:
         SessionStarted: _on_start,
     }
 
-    def _settle(self) -> None:
+    def _add_command_evidence(self) -> None:
         for skill, evidence in self._command.items():
-            kept = self._kept(skill, evidence.confidence)
-            if kept is not None:
-                kept.append(evidence)
+            entries = self._kept(skill, evidence.confidence)
+            if entries is not None:
+                entries.append(evidence)
         self._command.clear()
 
     def _add(self, skill: str, confidence: Confidence, did: str, what: str) -> None:
-        """Keep that the agent *did* this; words are made only of what is kept."""
-        kept = self._kept(skill, confidence) if skill else None
-        if kept is not None:
-            kept.append(SkillEvidence(confidence=confidence, why=f"{did} {_short(what)}", event=self._at))
+        """Keep evidence that the agent *did* something; words are made only of what is kept."""
+        entries = self._kept(skill, confidence) if skill else None
+        if entries is not None:
+            entries.append(SkillEvidence(confidence=confidence, why=f"{did} {_short(what)}", event=self._at))
 
     def _kept(self, skill: str, confidence: Confidence) -> list[SkillEvidence] | None:
-        """Return what is kept of this confidence, or None if that is enough."""
-        kept = self._seen.setdefault(skill, {}).setdefault(confidence, [])
-        return kept if self._most is None or len(kept) < self._most else None
+        """Return the pieces of one confidence, or None if there are enough of them."""
+        entries = self._seen.setdefault(skill, {}).setdefault(confidence, [])
+        return entries if self._most is None or len(entries) < self._most else None
 
 
-def _detection(skill: str, kept: dict[Confidence, list[SkillEvidence]]) -> SkillDetection:
-    ordered = [evidence for confidence in CONFIDENCES for evidence in kept.get(confidence, ())]
-    return SkillDetection(skill=skill, confidence=ordered[0].confidence, evidence=tuple(ordered))
+def _detection(skill: str, by_confidence: dict[Confidence, list[SkillEvidence]]) -> SkillDetection:
+    entries = [evidence for confidence in CONFIDENCES for evidence in by_confidence.get(confidence, ())]
+    return SkillDetection(skill=skill, confidence=entries[0].confidence, evidence=tuple(entries))
 
 
 _SHOWN = 160
@@ -413,6 +440,6 @@ def _short(text: str) -> str:
     return shorten(" ".join(text.split()), _SHOWN)
 
 
-def _worked(event: CommandRun) -> bool:
+def _succeeded(event: CommandRun) -> bool:
     """Whether a command is known to have worked."""
     return event.ok is True if event.exit_code is None else event.exit_code == 0

@@ -1,12 +1,12 @@
-"""What a run pays for: who asked models, what that cost, and how often nobody knows the cost."""
+"""What a run pays for: who asked models, what that cost, and how often the cost is unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from typing import Literal, get_args
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.model.session import Usage
 
 # The agents under test, the judge of their trials, the models that play users, attempts that a signal ended, and
@@ -15,9 +15,8 @@ Spender = Literal["agents", "judge", "users", "interrupted", "explain"]
 SPENDERS: tuple[Spender, ...] = get_args(Spender)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
-    """What one of them took of providers; `unknown` counts what was asked for at a cost that nobody knows."""
+class Bill(Struct, frozen=True, kw_only=True):
+    """What one spender took of providers; `unknown` counts the requests whose cost is unknown."""
 
     usage: Usage = field(default_factory=Usage)
     unknown: int = 0
@@ -32,8 +31,7 @@ class Bill:
         return Bill(usage=self.usage + other.usage, unknown=self.unknown + other.unknown)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
+class Spending(Struct, frozen=True, kw_only=True):
     """The bills of all who spend. What was answered by a cassette or a cache is in none of them."""
 
     agents: Bill = field(default_factory=Bill)

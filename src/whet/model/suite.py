@@ -1,32 +1,30 @@
-"""Suites, cases, checks, limits and workspaces; the reader of a suite format settles all defaults."""
+"""Suites, cases, checks, limits and workspaces; the reader of a suite format fills in all defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import Problem
 from whet.model.grade import Location
 from whet.model.task import ImageSpec, TaskSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Limits of an attempt; `None` leaves the decision to the settings."""
 
     timeout_s: float | None = None
     budget_usd: float | None = None
     max_steps: int | None = None
-    # These two hold for agents that go through the gateway.
+    # The next two hold for agents that go through the gateway.
     budget_tokens: int | None = None
     budget_requests: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BootstrapSpec:
+class BootstrapSpec(Struct, frozen=True, kw_only=True):
     """A command that prepares a fresh workspace."""
 
     command: str
@@ -35,6 +33,13 @@ class BootstrapSpec:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
+# What a case is for: changes are made by what practice shows, decided on what is held out, and told once at the end
+# on what is sealed.
+Part = Literal["practice", "held-out", "sealed"]
+PARTS: tuple[Part, ...] = get_args(Part)
+# Where a case comes from.
+CaseSource = Literal["bug", "production", "written", "drafted"]
+CASE_SOURCES: tuple[CaseSource, ...] = get_args(CaseSource)
 WorkspaceMode = Literal["shared", "isolated"]
 # The arms of suites for a skill: with it, and without.
 SKILL, NO_SKILL = "skill", "no_skill"
@@ -42,8 +47,7 @@ SKILL, NO_SKILL = "skill", "no_skill"
 TRIGGERED = "skill_triggered"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillUnderTest:
+class SkillUnderTest(Struct, frozen=True, kw_only=True):
     """The skill that a run is about: its folder, what it calls itself, and a digest of all that is in it.
 
     `source` is where it was found, which is another folder if a part of that is not of the skill; `copies` are other
@@ -63,25 +67,23 @@ class SkillUnderTest:
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """All places of it."""
+        """All places of the skill."""
         return tuple(dict.fromkeys((self.path, self.source, *self.copies)))
 
     @property
     def names(self) -> frozenset[str]:
-        """What agents may call it: some go by its folder, others by what it calls itself."""
+        """The names that agents may use for the skill: some take its folder's name, others its own."""
         return frozenset((self.name, self.path.name, self.source.name, *self.other_names))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadeSkill:
+class MadeSkill(Struct, frozen=True, kw_only=True):
     """A skill that is only described, to compete with the one under test."""
 
     name: str
     description: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class PlacedItem(Struct, frozen=True, kw_only=True):
     """A folder or file that is put at a path of every fresh workspace.
 
     Without a source its text is written; without a text too, whatever is there is taken away. `wanted` is a fixture as
@@ -94,8 +96,7 @@ class Placed:
     wanted: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageSpec:
+class PackageSpec(Struct, frozen=True, kw_only=True):
     """An archive or folder that workspaces begin as, without what is `held_out` until the agent is done.
 
     Paths are relative to its root. `required` must be there; `shown_at` says at which absolute paths a process sees
@@ -114,23 +115,31 @@ class PackageSpec:
     skill: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceSpec:
+class WorkspaceSpec(Struct, frozen=True, kw_only=True):
     """Where attempts work: one folder for all, or a fresh one each; all paths absolute."""
 
     mode: WorkspaceMode = "isolated"
     cwd: Path | None = None
     template_dir: Path | None = None
     bootstrap: BootstrapSpec | None = None
-    placed: tuple[Placed, ...] = ()
+    placed: tuple[PlacedItem, ...] = ()
     # Skills that a fresh workspace must not hold anywhere, by the names of their folders.
     without_skills: tuple[str, ...] = ()
     # Instead of a template: it is fetched and unpacked when the first attempt needs it.
     package: PackageSpec | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class CheckSet(Struct, frozen=True, kw_only=True):
+    """Checks that decide together: their score has to reach the threshold, whatever the single ones say.
+
+    `place` tells sets of one case apart.
+    """
+
+    place: str
+    threshold: float
+
+
+class Check(Struct, frozen=True, kw_only=True):
     """One condition that a case places on the evidence, decided by the grader of that name.
 
     One that is not `compared` asks about the skill itself: it cannot hold without the skill, so no lift counts it.
@@ -145,10 +154,10 @@ class Check:
     # is taken, unless it is `soft`.
     turn: int | None = None
     soft: bool = False
+    part_of: CheckSet | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class User(Struct, frozen=True, kw_only=True):
     """A person that a model plays: it answers the agent until it has what it wants, gives up, or takes no more turns.
 
     `model` outranks that of the settings.
@@ -160,8 +169,13 @@ class User:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
+class Pairwise(Struct, frozen=True, kw_only=True):
+    """That a judge is to be asked which arm answers a case better, and by which question if not by the usual one."""
+
+    question: str | None = None
+
+
+class Solution(Struct, frozen=True, kw_only=True):
     """What passes a case: an answer, or a line of shell that runs in the place of the agent and prints its answer.
 
     With `folder` it is the folder `solution` of a task, or of each of its steps.
@@ -172,8 +186,7 @@ class Solution:
     folder: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """One task and the checks that decide how it went.
 
     `model` outranks the runner's; `env` is for the agent and for commands of checks; `protect` names the files that
@@ -201,6 +214,8 @@ class Case:
     arms: tuple[str, ...] = ()
     # Whether a trial counts by its score in comparisons, and not by whether all its checks held.
     scored: bool = False
+    # From which score on a trial passes, whatever its single checks say, if those of weight 0 hold.
+    pass_threshold: float | None = None
     # Whether its checks need an agent that did something.
     needs_agent: bool = True
     skills: tuple[Path, ...] = ()
@@ -208,10 +223,12 @@ class Case:
     skill_place: str | None = None
     # For an audit; no agent sees it.
     solution: Solution | None = None
+    # What `whet judge pairs` asks of it; no agent sees it.
+    pairwise: Pairwise | None = None
     # What commands of its checks may read besides the workspace.
     check_files: tuple[Path, ...] = ()
     # What its workspaces have besides what the suite or the settings give them.
-    placed: tuple[Placed, ...] = ()
+    placed: tuple[PlacedItem, ...] = ()
     location: Location | None = None
     # The image for its containers, whatever the runner and the settings say.
     image: ImageSpec | None = None
@@ -219,6 +236,13 @@ class Case:
     task: TaskSpec | None = None
     then: tuple[str, ...] = ()
     user: User | None = None
+    # The checks of its author that no check here stands for, each with its place and the reason: it passes with less.
+    lost_checks: tuple[str, ...] = ()
+    # The part of the suite that it is in, by its own word or by the lock of the suite.
+    split: Part | None = None
+    source: CaseSource | None = None
+    # Whether it asks or checks something else than when it was held out.
+    edited: bool = False
 
     @property
     def last_checks(self) -> tuple[Check, ...]:
@@ -231,8 +255,31 @@ class Case:
         return bool(self.then) or self.user is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+def parts_of(cases: Iterable[Case]) -> dict[str, Part]:
+    """Return the part of each of *cases* that has one."""
+    return {case.id: case.split for case in cases if case.split is not None}
+
+
+def edited_of(cases: Iterable[Case]) -> tuple[str, ...]:
+    """Return the ids of the cases that ask something else than when they were held out."""
+    return tuple(case.id for case in cases if case.edited)
+
+
+class SuiteReading(Struct, frozen=True, kw_only=True):
+    """What a suite is read with besides its file: values for `${NAME}` in it, and what replaces its own defaults.
+
+    With `no_skills` its cases bring none: the arms say which skills an agent has.
+    """
+
+    params: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    no_skills: bool = False
+
+
+AS_WRITTEN = SuiteReading()
+
+
+class Suite(Struct, frozen=True, kw_only=True):
     """An ordered set of cases and what they share; `warnings` are possible mistakes of its author.
 
     `skill` is what the arms `skill` and `no_skill` are about; `judge` says how a model that judges is asked, and `user`
@@ -252,10 +299,14 @@ class Suite:
     warnings: tuple[Problem, ...] = ()
     # What the file says and no suite of ours can say.
     lost: tuple[Problem, ...] = ()
+    # What of that are whole cases: their ids, or where they are written.
+    lost_cases: tuple[str, ...] = ()
     skill: SkillUnderTest | None = None
     judge: Mapping[str, Any] = field(default_factory=dict)
     user: Mapping[str, Any] = field(default_factory=dict)
     held_out: tuple[Path, ...] = ()
+    # A digest of the code that cases share and that lies in other files than the suite.
+    helpers: str = ""
     # The skill that is under test if you name none.
     usual_skill: Path | None = None
 
@@ -268,12 +319,11 @@ class Suite:
 # More than most projects have with all of their packages. whet lists, compares and keeps what an agent leaves, and
 # that takes longer with each file.
 MOST_FILES = 200_000
-# Nobody needs more of them: the workspace, the home and the temporary folder of a command are on the disk.
+# Enough for any command: the workspace, the home and the temporary folder of a command are on the disk.
 _LARGEST_IN_MEMORY_MB = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceilings:
+class Ceilings(Struct, frozen=True, kw_only=True):
     """The most that a process and its descendants may use of the machine; None: all of it."""
 
     memory_mb: int | None = None
@@ -287,17 +337,22 @@ class Ceilings:
     @property
     def in_memory_mb(self) -> int:
         """The size of a file system in memory, such as `/tmp` of a sandbox."""
-        return min(each for each in (self.memory_mb, self.disk_mb, _LARGEST_IN_MEMORY_MB) if each is not None)
+        return min(ceiling for ceiling in (self.memory_mb, self.disk_mb, _LARGEST_IN_MEMORY_MB) if ceiling is not None)
 
     def __bool__(self) -> bool:
         return any(value is not None for value in (self.memory_mb, self.processes, self.cpus))
 
     def words(self) -> tuple[str, ...]:
-        """Return each that is set, such as "2,048 MB of memory"."""
-        return (
-            *([] if self.memory_mb is None else [f"{self.memory_mb:,} MB of memory"]),
-            *([] if self.processes is None else [f"{self.processes:,} processes"]),
-            *([] if self.cpus is None else [f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"]),
-            *([] if self.disk_mb is None else [f"{self.disk_mb:,} MB of disk"]),
-            *([] if self.files == MOST_FILES else [f"{self.files:,} new files"]),
-        )
+        """Return the limits that are set, such as "2,048 MB of memory"."""
+        words: list[str] = []
+        if self.memory_mb is not None:
+            words.append(f"{self.memory_mb:,} MB of memory")
+        if self.processes is not None:
+            words.append(f"{self.processes:,} processes")
+        if self.cpus is not None:
+            words.append("1 CPU" if self.cpus == 1 else f"{self.cpus:g} CPUs")
+        if self.disk_mb is not None:
+            words.append(f"{self.disk_mb:,} MB of disk")
+        if self.files != MOST_FILES:
+            words.append(f"{self.files:,} new files")
+        return tuple(words)

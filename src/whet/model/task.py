@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
 
 RewardStrategy = Literal["mean", "final"]
 # As registries know it, so neither an option nor a path: an engine would take `-v/:/x` and `dir:/x` for these.
@@ -23,8 +22,7 @@ def is_image_name(text: str) -> bool:
     return re.fullmatch(_IMAGE_NAME, text) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageSpec:
+class ImageSpec(Struct, frozen=True, kw_only=True):
     """What a container starts from: an image by its name, or a folder with a Dockerfile that it is built from.
 
     `install` is a line of shell that adds something to it, once.
@@ -41,8 +39,7 @@ class ImageSpec:
         return cls(folder=Path(text), install=install) if text.startswith("/") else cls(name=text, install=install)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Healthcheck:
+class Healthcheck(Struct, frozen=True, kw_only=True):
     """A line of shell that ends with 0 once an environment is ready."""
 
     command: str
@@ -53,8 +50,7 @@ class Healthcheck:
     retries: int = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEnvironment:
+class TaskEnvironment(Struct, frozen=True, kw_only=True):
     """A container as a task names it; a variable may be `${NAME}` or `${NAME:-default}` of this machine."""
 
     image: ImageSpec
@@ -67,8 +63,7 @@ class TaskEnvironment:
     healthcheck: Healthcheck | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collect:
+class Collect(Struct, frozen=True, kw_only=True):
     """A line of shell that runs after the agent and before anything is taken out of its container."""
 
     command: str
@@ -76,8 +71,7 @@ class Collect:
     user: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskVerifier:
+class TaskVerifier(Struct, frozen=True, kw_only=True):
     """What decides: the scripts of `tests`, later folders over earlier ones, or an environment that has its own."""
 
     tests: tuple[Path, ...] = ()
@@ -90,8 +84,7 @@ class TaskVerifier:
     collect: tuple[Collect, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStep:
+class TaskStep(Struct, frozen=True, kw_only=True):
     """One of several prompts in one environment: what is put there before it, and what decides afterwards.
 
     `least` is what its rewards must reach for the next step to begin.
@@ -105,8 +98,7 @@ class TaskStep:
     least: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSpec:
+class TaskSpec(Struct, frozen=True, kw_only=True):
     """A task of Harbor's layout, where it lies; without steps of its own it has one, without a name."""
 
     folder: Path

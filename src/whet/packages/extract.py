@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from whet.errors import PackageError
-from whet.ground.package_settings import MIB, PackageLimits, shown
+from whet.packages.settings import MIB, PackageLimits, printable_name
 
 LONGEST_PATH = 1024
 _LONGEST_NAME = 255
@@ -50,15 +50,19 @@ class ExtractionFolder:
     def add_file(self, name: str, content: Readable, *, size: int, executable: bool) -> None:
         """Add a file of *size* bytes; its mode keeps only whether it is executable."""
         path = self._new(name, "file")
-        written = self._write(path, content, executable=executable)
-        if written != size:
-            raise PackageError(f"{shown(path)} should have {size} bytes but has {written}: the archive is damaged")
+        size_on_disk = self._write(path, content, executable=executable)
+        if size_on_disk != size:
+            raise PackageError(
+                f"{printable_name(path)} should have {size} bytes but has {size_on_disk}: the archive is damaged"
+            )
 
     def add_copy(self, name: str, of: str) -> None:
         """Add a copy of a file in place of a hard link to it, so that nothing writes through the link."""
         source = path_of(of)
         if self._kinds.get(source) != "file":
-            raise PackageError(f"{shown(name)} is a hard link to {shown(of)}, which is not an earlier file")
+            raise PackageError(
+                f"{printable_name(name)} is a hard link to {printable_name(of)}, which is not an earlier file"
+            )
         path = self._new(name, "file")
         with (self._root / source).open("rb") as content:
             executable = bool(os.fstat(content.fileno()).st_mode & stat.S_IXUSR)
@@ -81,18 +85,20 @@ class ExtractionFolder:
         self._count()
         path = path_of(name)
         if not path:
-            raise PackageError(f'the archive contains a {kind} called "{shown(name)}"')
+            raise PackageError(f'the archive contains a {kind} called "{printable_name(name)}"')
         self._claim(path, kind)
         return path
 
     def _claim(self, path: str, kind: str) -> None:
         """Note what is at *path*, and make the folders above it."""
         if path in self._kinds:
-            raise PackageError(f"{shown(path)} is in the archive twice")
+            raise PackageError(f"{printable_name(path)} is in the archive twice")
         above = path.rpartition("/")[0]
         if above and self._kinds.get(above) != "folder":
             if above in self._kinds:
-                raise PackageError(f"{shown(path)} is below {shown(above)}, which is a {self._kinds[above]}")
+                raise PackageError(
+                    f"{printable_name(path)} is below {printable_name(above)}, which is a {self._kinds[above]}"
+                )
             self._claim(above, "folder")
             self._make(above)
         self._kinds[path] = kind
@@ -108,39 +114,39 @@ class ExtractionFolder:
     def _write(self, path: str, content: Readable, *, executable: bool) -> int:
         """Write *content* to a new file; return its size."""
         file = os.open(self._root / path, _CREATE, 0o755 if executable else 0o644)
-        written = 0
+        size = 0
         with os.fdopen(file, "wb") as copy:
             while chunk := content.read(_CHUNK):
-                written += len(chunk)
+                size += len(chunk)
                 self._bytes += len(chunk)
                 if self._bytes > self._most_bytes:
                     raise too_large(self._most_bytes, self._limits, path)
                 copy.write(chunk)
-        return written
+        return size
 
 
 def path_of(name: str) -> str:
     """Return the path below the root of the member *name*, empty for the root; raises `PackageError` if unsafe."""
     if name.startswith("/"):
-        raise _refused(name, "the path is absolute")
+        raise _unsafe_path(name, "the path is absolute")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise _refused(name, "the path contains `..`")
+        raise _unsafe_path(name, "the path contains `..`")
     if "\\" in name or any(ord(character) < ord(" ") or ord(character) == 0x7F for character in name):  # noqa: PLR2004
-        raise _refused(name, "the name contains a backslash or a control character")
+        raise _unsafe_path(name, "the name contains a backslash or a control character")
     try:
         sizes = [len(part.encode()) for part in parts]
     except UnicodeEncodeError:
-        raise _refused(name, "the name is not UTF-8") from None
+        raise _unsafe_path(name, "the name is not UTF-8") from None
     if sum(sizes) + len(sizes) > LONGEST_PATH or max(sizes, default=0) > _LONGEST_NAME:
-        raise _refused(name, "the name is too long for a file system")
+        raise _unsafe_path(name, "the name is too long for a file system")
     if len(parts) > _DEEPEST:
-        raise _refused(name, f"the path is more than {_DEEPEST} folders deep")
+        raise _unsafe_path(name, f"the path is more than {_DEEPEST} folders deep")
     return "/".join(parts)
 
 
-def _refused(name: str, why: str) -> PackageError:
-    return PackageError(f"{shown(name)}: {why}")
+def _unsafe_path(name: str, why: str) -> PackageError:
+    return PackageError(f"{printable_name(name)}: {why}")
 
 
 def check_links(links: Mapping[str, str]) -> None:
@@ -148,9 +154,9 @@ def check_links(links: Mapping[str, str]) -> None:
     steps = 0
     for path, target in links.items():
         if target.startswith("/"):
-            raise PackageError(f"{shown(path)} is a link to an absolute path: {shown(target)}")
+            raise PackageError(f"{printable_name(path)} is a link to an absolute path: {printable_name(target)}")
         if not target or "\0" in target or len(target.encode("utf-8", "surrogateescape")) > LONGEST_PATH:
-            raise PackageError(f"{shown(path)} is a link whose target is not a path")
+            raise PackageError(f"{printable_name(path)} is a link whose target is not a path")
         steps += _follow(path, links)
         if steps > _MOST_STEPS:
             raise PackageError("the links of the archive point to one another too often")
@@ -159,27 +165,31 @@ def check_links(links: Mapping[str, str]) -> None:
 def _follow(path: str, links: Mapping[str, str]) -> int:
     """Follow *path* from the root as the kernel would; return the number of steps."""
     ahead = deque(path.split("/"))
-    here: list[str] = []
-    followed = steps = 0
+    path_so_far: list[str] = []
+    link_count = steps = 0
     while ahead:
         steps += 1
         part = ahead.popleft()
         if part in ("", "."):
             continue
         if part == "..":
-            if not here:
-                raise PackageError(f"{shown(path)} is a link that leads out of the archive: {shown(links[path])}")
-            here.pop()
+            if not path_so_far:
+                raise PackageError(
+                    f"{printable_name(path)} is a link that leads out of the archive: {printable_name(links[path])}"
+                )
+            path_so_far.pop()
             continue
-        here.append(part)
-        target = links.get("/".join(here))
+        path_so_far.append(part)
+        target = links.get("/".join(path_so_far))
         if target is not None:
-            followed += 1
-            if followed > _MOST_FOLLOWED:
-                raise PackageError(f"{shown(path)} is a link that leads to itself")
-            here.pop()
+            link_count += 1
+            if link_count > _MOST_FOLLOWED:
+                raise PackageError(f"{printable_name(path)} is a link that leads to itself")
+            path_so_far.pop()
             if target.startswith("/"):
-                raise PackageError(f"{shown(path)} is a link that leads to an absolute path: {shown(target)}")
+                raise PackageError(
+                    f"{printable_name(path)} is a link that leads to an absolute path: {printable_name(target)}"
+                )
             ahead.extendleft(reversed(target.split("/")))
     return steps
 
@@ -193,8 +203,10 @@ class Readable(Protocol):
 
 def too_large(most_bytes: int, limits: PackageLimits, path: str = "") -> PackageError:
     """Return the error for an archive that unpacks to more than allowed."""
-    said = f"the archive unpacks to more than {most_bytes // MIB:,} MiB{f' at {shown(path)}' if path else ''}"
+    message = (
+        f"the archive unpacks to more than {most_bytes // MIB:,} MiB{f' at {printable_name(path)}' if path else ''}"
+    )
     if most_bytes == limits.unpacked_bytes:
-        return PackageError(said, hint="raise packages.max_unpacked_mb if that size is right")
-    swells = f"{said}, which is more than {limits.ratio} times its size"
+        return PackageError(message, hint="raise packages.max_unpacked_mb if that size is right")
+    swells = f"{message}, which is more than {limits.ratio} times its size"
     return PackageError(swells, hint="if that is right, use it as a folder or as a plain .tar")

@@ -9,9 +9,9 @@ import subprocess
 from pathlib import Path
 
 from whet.errors import PackageError, UsageError
-from whet.ground.copying import remove_tree
-from whet.ground.package_settings import package_settings
-from whet.ground.unpacking import unpack
+from whet.packages.settings import package_settings
+from whet.packages.unpack import unpack
+from whet.workspace.copy import remove_tree
 
 # What git may be given as a commit: nothing that could be an option or a path.
 _REF = re.compile(r"[A-Za-z0-9_@^~{}./+:-]+")
@@ -50,14 +50,14 @@ def _git(folder: Path, *words: str) -> bytes | None:
     """Return what git prints, or None if it fails."""
     argv = ("git", "-C", str(folder), "-c", "core.fsmonitor=false", *words)
     try:
-        done = subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=_TIMEOUT_S)
+        process = subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=_TIMEOUT_S)
     except FileNotFoundError:
         raise UsageError("git is not installed, and a skill at a commit needs it") from None
     except subprocess.TimeoutExpired:
         raise UsageError(f"git did not answer within {_TIMEOUT_S} s in {folder}") from None
-    if len(done.stdout) > _LARGEST:
+    if len(process.stdout) > _LARGEST:
         raise UsageError(f"what git has of {folder} is larger than {_LARGEST // 1024**2} MB")
-    return done.stdout if done.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
 def _unpack(archive: bytes, place: Path, name: str) -> None:

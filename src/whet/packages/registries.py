@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
-from whet.dataclass import dataclass
 from whet.errors import PackageError, UsageError
-from whet.ground.marks import state_folder
-from whet.ground.package_settings import PackageSettings, shown_ref
-from whet.ground.tree import is_inside
+from whet.packages.fetch import fetch
+from whet.packages.settings import PackageSettings, printable_ref
+from whet.packages.unpack import unpack
+from whet.sandbox.container.leftovers import state_folder
+from whet.workspace.walk import is_inside
 
 # A path has lost one of the two slashes.
 _REMOTE = re.compile(r"(?P<git>git\+)?(?P<scheme>https?|file|ssh):/+(?P<rest>.+)", re.DOTALL)
@@ -28,8 +30,7 @@ _GIT_S = 600
 _SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "core.symlinks=true")
 
 
-@dataclass(frozen=True, slots=True)
-class TasksRef:
+class TasksRef(Struct, frozen=True):
     """Where tasks are: a repository at a branch, tag or commit, or an archive; and the folder inside of it."""
 
     url: str
@@ -40,36 +41,36 @@ class TasksRef:
     @classmethod
     def of(cls, text: str) -> TasksRef | None:
         """Return what *text* names, which may have been taken for a path; None if it is one."""
-        found = _REMOTE.fullmatch(text)
-        if found is None or (found["scheme"] == "file" and not found["git"]):
+        hit = _REMOTE.fullmatch(text)
+        if hit is None or (hit["scheme"] == "file" and not hit["git"]):
             return None
-        rest, _, inner = found["rest"].partition("#")
-        slashes = "///" if found["scheme"] == "file" else "://"
-        prefix = f"{found['scheme']}:{slashes}" if slashes == "///" else f"{found['scheme']}{slashes}"
-        if not found["git"]:
-            return cls(url=prefix + rest, is_git=False, inner=inner or ".")
+        location, _, inner = hit["rest"].partition("#")
+        slashes = "///" if hit["scheme"] == "file" else "://"
+        prefix = f"{hit['scheme']}:{slashes}" if slashes == "///" else f"{hit['scheme']}{slashes}"
+        if not hit["git"]:
+            return cls(url=prefix + location, is_git=False, inner=inner or ".")
         # The last "@" after the last slash of the host: an address may have a user in it.
-        place, at, ref = rest.rpartition("@")
+        place, at, ref = location.rpartition("@")
         if not at or "/" not in place:
-            place, ref = rest, "HEAD"
+            place, ref = location, "HEAD"
         return cls(url=prefix + place, is_git=True, ref=ref or "HEAD", inner=inner or ".")
 
 
 def local_paths(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Return *paths* with what they name elsewhere fetched into the cache."""
-    found = [(path, TasksRef.of(str(path))) for path in paths]
-    return tuple(path if ref is None else fetch_tasks(ref) for path, ref in found)
+    refs = [(path, TasksRef.of(str(path))) for path in paths]
+    return tuple(path if ref is None else fetch_tasks(ref) for path, ref in refs)
 
 
 def fetch_tasks(ref: TasksRef) -> Path:
     """Return the folder of the tasks at *ref*, from the cache if that content was fetched before."""
     try:
-        whole = _from_git(ref) if ref.is_git else anyio.run(_from_archive, ref)
+        root = _from_git(ref) if ref.is_git else anyio.run(_from_archive, ref)
     except PackageError as error:
-        raise UsageError(f"{shown_ref(ref.url)}: {error.message}", hint=error.hint) from error
-    place = whole / ref.inner
-    if not is_inside(place, whole) or not place.is_dir():
-        raise UsageError(f"{shown_ref(ref.url)} has no folder {ref.inner}")
+        raise UsageError(f"{printable_ref(ref.url)}: {error.message}", hint=error.hint) from error
+    place = root / ref.inner
+    if not is_inside(place, root) or not place.is_dir():
+        raise UsageError(f"{printable_ref(ref.url)} has no folder {ref.inner}")
     return place
 
 
@@ -83,10 +84,10 @@ def _cache() -> Path:
 def _growing(place: Path) -> Iterator[Path]:
     """Yield a folder that becomes *place* when it is complete."""
     with tempfile.TemporaryDirectory(prefix=".growing-", dir=place.parent) as name:
-        growing = Path(name, "whole")
-        yield growing
+        draft = Path(name, "whole")
+        yield draft
         try:
-            growing.rename(place)
+            draft.rename(place)
         except OSError:
             # Another whet was faster.
             if not place.is_dir():
@@ -99,21 +100,21 @@ def _from_git(ref: TasksRef) -> Path:
     commit = ref.ref if _COMMIT.fullmatch(ref.ref) else _resolve(ref)
     place = _cache() / f"git-{hashlib.sha256(ref.url.encode()).hexdigest()[:12]}-{commit}"
     if not place.is_dir():
-        with _growing(place) as growing:
-            _git("init", "--quiet", str(growing))
-            _git("-C", str(growing), "fetch", "--quiet", "--depth", "1", "--", ref.url, commit)
-            _git("-C", str(growing), "checkout", "--quiet", "--detach", "FETCH_HEAD")
-            shutil.rmtree(growing / ".git")
+        with _growing(place) as draft:
+            _git("init", "--quiet", str(draft))
+            _git("-C", str(draft), "fetch", "--quiet", "--depth", "1", "--", ref.url, commit)
+            _git("-C", str(draft), "checkout", "--quiet", "--detach", "FETCH_HEAD")
+            shutil.rmtree(draft / ".git")
     return place
 
 
 def _resolve(ref: TasksRef) -> str:
     """Return the commit that a branch or a tag names; of an annotated tag, what it points to."""
     lines = [line.split("\t") for line in _git("ls-remote", "--", ref.url, ref.ref, f"{ref.ref}^{{}}").splitlines()]
-    found = {name: commit for commit, name in lines}
+    commits = {name: commit for commit, name in lines}
     for name in (f"refs/tags/{ref.ref}^{{}}", f"refs/heads/{ref.ref}", f"refs/tags/{ref.ref}", ref.ref):
-        if name in found:
-            return found[name]
+        if name in commits:
+            return commits[name]
     raise PackageError(f"it has no branch, tag or commit {ref.ref}")
 
 
@@ -123,28 +124,24 @@ def _git(*args: str) -> str:
     if program is None:
         raise PackageError("git is not installed")
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             (program, *_SAFE, *args), capture_output=True, text=True, env=env, timeout=_GIT_S, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise PackageError(f"git was still running after {_GIT_S} s") from error
-    if done.returncode != 0:
-        raise PackageError(f"git: {(done.stderr.strip().splitlines() or ['it failed'])[-1]}")
-    return done.stdout
+    if process.returncode != 0:
+        raise PackageError(f"git: {(process.stderr.strip().splitlines() or ['it failed'])[-1]}")
+    return process.stdout
 
 
 async def _from_archive(ref: TasksRef) -> Path:
-    # Only here: the HTTP library and the readers of archives take long to import.
-    from whet.ground.fetching import fetch  # noqa: PLC0415
-    from whet.ground.unpacking import unpack  # noqa: PLC0415
-
     settings = PackageSettings()
     with tempfile.TemporaryDirectory(prefix="whet-tasks-") as name:
-        fetched = await fetch(ref.url, Path(name, "archive"), settings, os.environ)
-        place = _cache() / f"sha256-{fetched.digest}"
+        archive = await fetch(ref.url, Path(name, "archive"), settings, os.environ)
+        place = _cache() / f"sha256-{archive.digest}"
         if not place.is_dir():
-            with _growing(place) as growing:
-                unpack(fetched.path, growing, settings.limits)
+            with _growing(place) as draft:
+                unpack(archive.path, draft, settings.limits)
     return place
 
 

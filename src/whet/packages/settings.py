@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from whet.dataclass import dataclass
+from msgspec import Struct, convert, field
+
 from whet.errors import PackageError
 from whet.reading.text import printable, shorten
 
@@ -20,8 +20,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _READS = "use r2://, s3://, http://, https://, file:// or a path"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageLimits:
+class PackageLimits(Struct, frozen=True, kw_only=True):
     """The most that a package may have; `ratio` is unpacked to packed size, above `ratio_floor_bytes` only."""
 
     download_bytes: int = 1024 * MIB
@@ -42,8 +41,7 @@ SCHEMES: tuple[Scheme, ...] = ("r2", "s3")
 Kind = Literal["local", "web", "bucket"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buckets:
+class Buckets(Struct, frozen=True, kw_only=True):
     """Where the buckets of one scheme are, the variables with their keys, and which may be read.
 
     If none is named, all may be read, unless only those that are named may.
@@ -57,8 +55,7 @@ class Buckets:
     named_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageSettings:
+class PackageSettings(Struct, frozen=True, kw_only=True):
     """Where packages may come from, and how large they may be."""
 
     allow_private_addresses: bool = True
@@ -67,20 +64,20 @@ class PackageSettings:
     buckets: Mapping[Scheme, Buckets] = field(default_factory=dict)
 
 
-def package_settings(given: Mapping[str, Any]) -> PackageSettings:
+def package_settings(table: Mapping[str, Any]) -> PackageSettings:
     """Return the settings for a `[packages]` table that is already checked."""
     usual = PackageLimits()
     return PackageSettings(
-        allow_private_addresses=given.get("allow_private_addresses", True),
-        allow_local_files=given.get("allow_local_files", True),
+        allow_private_addresses=table.get("allow_private_addresses", True),
+        allow_local_files=table.get("allow_local_files", True),
         limits=PackageLimits(
-            download_bytes=given.get("max_download_mb", usual.download_bytes // MIB) * MIB,
-            unpacked_bytes=given.get("max_unpacked_mb", usual.unpacked_bytes // MIB) * MIB,
-            entries=given.get("max_entries", usual.entries),
-            fetch_timeout_s=given.get("timeout_ms", usual.fetch_timeout_s * 1000) / 1000,
+            download_bytes=table.get("max_download_mb", usual.download_bytes // MIB) * MIB,
+            unpacked_bytes=table.get("max_unpacked_mb", usual.unpacked_bytes // MIB) * MIB,
+            entries=table.get("max_entries", usual.entries),
+            fetch_timeout_s=table.get("timeout_ms", usual.fetch_timeout_s * 1000) / 1000,
         ),
         buckets={
-            scheme: Buckets(**given.get(scheme, {}), named_only=not given.get("allow_any_bucket", True))
+            scheme: convert({**table.get(scheme, {}), "named_only": not table.get("allow_any_bucket", True)}, Buckets)
             for scheme in SCHEMES
         },
     )
@@ -92,8 +89,7 @@ def bucket_keys(settings: PackageSettings, environ: Mapping[str, str]) -> tuple[
     return tuple(environ[name] for name in names if environ.get(name))
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedFile(Struct, frozen=True):
     """A fetched file and its SHA-256."""
 
     path: Path
@@ -102,8 +98,8 @@ class Fetched:
 
 def kind_of(ref: str) -> Kind:
     """Return the kind of the reference *ref*; raises `PackageError` for other schemes."""
-    found = _SCHEME.match(ref)
-    match found[1].lower() if found else "file":
+    hit = _SCHEME.match(ref)
+    match hit[1].lower() if hit else "file":
         case "file":
             return "local"
         case "http" | "https":
@@ -111,7 +107,7 @@ def kind_of(ref: str) -> Kind:
         case "r2" | "s3":
             return "bucket"
         case other:
-            raise PackageError(f"{shown_ref(ref)}: whet cannot fetch {other}://; {_READS}")
+            raise PackageError(f"{printable_ref(ref)}: whet cannot fetch {other}://; {_READS}")
 
 
 def local_path(ref: str, base_dir: Path) -> Path:
@@ -120,29 +116,29 @@ def local_path(ref: str, base_dir: Path) -> Path:
         try:
             return base_dir / Path(ref).expanduser()
         except RuntimeError as error:
-            raise PackageError(f"{shown_ref(ref)}: {error}") from error
+            raise PackageError(f"{printable_ref(ref)}: {error}") from error
     parts = urlsplit(ref)
     if parts.netloc not in ("", "localhost"):
-        raise PackageError(f"{shown_ref(ref)} names another machine; whet reads only files of this one")
+        raise PackageError(f"{printable_ref(ref)} names another machine; whet reads only files of this one")
     return Path(unquote(parts.path))
 
 
-def take_local(path: Path, most_bytes: int) -> Fetched:
+def take_local(path: Path, most_bytes: int) -> FetchedFile:
     """Return the archive at *path*, without copying it."""
     if path.stat().st_size > most_bytes:
         raise PackageError(f"{path} is larger than {most_bytes // MIB:,} MiB", hint="raise packages.max_download_mb")
     with path.open("rb") as file:
-        return Fetched(path, hashlib.file_digest(file, "sha256").hexdigest())
+        return FetchedFile(path, hashlib.file_digest(file, "sha256").hexdigest())
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """Return *name* for a message: shortened, and with escapes for unprintable characters."""
     return printable(shorten(name, _SHOWN))
 
 
-def shown_ref(ref: str) -> str:
+def printable_ref(ref: str) -> str:
     """Return a reference for a message: without the query, which may have a signature, and without a password."""
     address = ref.partition("?")[0]
-    scheme, found, rest = address.partition("://")
-    host, slash, path = rest.partition("/")
-    return shown(f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" if found else address)
+    scheme, separator, location = address.partition("://")
+    host, slash, path = location.partition("/")
+    return printable_name(f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" if separator else address)

@@ -9,22 +9,21 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from itertools import count, islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
 
-from whet.dataclass import dataclass
 from whet.errors import PackageError
-from whet.ground.copying import clear, copy_tree, remove_tree
-from whet.ground.package_settings import Fetched, PackageSettings, kind_of, local_path, shown_ref, take_local
-from whet.ground.protecting import Protected, Wanted, keep_protected, put_back
-from whet.ground.tree import explained, grant, identities, is_below, is_inside
 from whet.model.suite import PackageSpec, WorkspaceSpec
+from whet.packages.settings import FetchedFile, PackageSettings, kind_of, local_path, printable_ref, take_local
 from whet.reading.paths import inside_problem
+from whet.workspace.copy import clear, copy_tree, remove_tree
+from whet.workspace.protected import ProtectedItem, ProtectedPaths, keep_protected, put_back
+from whet.workspace.walk import explained, grant, identities, is_below, is_inside
 
 if TYPE_CHECKING:
     from whet.model.eval_cases import TaskPackage
@@ -45,16 +44,14 @@ _MOST_LISTED = 100
 _SOLUTION_SCRIPT = f"{SOLUTION}/solve.sh"
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedPackage(Struct, frozen=True):
     """An unpacked package: a template for workspaces, and the files that appear only after the agent."""
 
     template: Path
-    held_out: HeldOut
+    held_out: HeldOutFiles
 
 
-@dataclass(slots=True)
-class Packages:
+class Packages(Struct):
     """The packages of one run; attempts that need the same package wait for one fetch.
 
     A package with an error fails every attempt; one that could not be fetched is tried again by the next attempt.
@@ -68,27 +65,29 @@ class Packages:
     # Takes out of the skill that a package brings what no agent is given with a skill.
     trim_skill: Callable[[Path], None] = lambda _: None
     _locks: defaultdict[object, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
-    _prepared: dict[PackageSpec, Prepared] = field(default_factory=dict)
-    _archives: dict[str, Fetched] = field(default_factory=dict)
+    _packages: dict[PackageSpec, PreparedPackage] = field(default_factory=dict)
+    _archives: dict[str, FetchedFile] = field(default_factory=dict)
     _wrong: dict[object, PackageError] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
-    async def prepare(self, spec: PackageSpec) -> Prepared:
+    async def prepare(self, spec: PackageSpec) -> PreparedPackage:
         """Return the package of *spec*; fetch and unpack it the first time."""
         async with self._locks[spec]:
             if spec in self._wrong:
                 raise self._wrong[spec]
-            if spec not in self._prepared:
+            if spec not in self._packages:
                 try:
-                    self._prepared[spec] = await self._make(spec)
+                    self._packages[spec] = await self._make(spec)
                 except PackageError as error:
-                    explained_error = type(error)(f"package {shown_ref(spec.ref)}: {error.message}", hint=error.hint)
+                    explained_error = type(error)(
+                        f"package {printable_ref(spec.ref)}: {error.message}", hint=error.hint
+                    )
                     if not error.retry:
                         self._wrong[spec] = explained_error
                     raise explained_error from error
-            return self._prepared[spec]
+            return self._packages[spec]
 
-    async def _make(self, spec: PackageSpec) -> Prepared:
+    async def _make(self, spec: PackageSpec) -> PreparedPackage:
         place = self.scratch / f"p{next(self._numbers)}"
         source = await self._source(spec)
         try:
@@ -101,28 +100,28 @@ class Packages:
     async def _source(self, spec: PackageSpec) -> Path:
         """Return the folder or the archive, after checking its digest."""
         if kind_of(spec.ref) == "local":
-            fetched = await anyio.to_thread.run_sync(self._local, spec)
+            file = await anyio.to_thread.run_sync(self._local, spec)
         else:
-            fetched = await self._remote(spec.ref)
-        if spec.sha256 is not None and fetched.digest != spec.sha256.lower():
-            what = f"its SHA-256 is {fetched.digest}" if fetched.digest else "it is a folder, which has no SHA-256"
-            raise PackageError(f"{what}, but the suite asks for {spec.sha256.lower()}")
-        return fetched.path
+            file = await self._remote(spec.ref)
+        if spec.sha256 is not None and file.digest != spec.sha256.lower():
+            problem = f"its SHA-256 is {file.digest}" if file.digest else "it is a folder, which has no SHA-256"
+            raise PackageError(f"{problem}, but the suite asks for {spec.sha256.lower()}")
+        return file.path
 
-    def _local(self, spec: PackageSpec) -> Fetched:
+    def _local(self, spec: PackageSpec) -> FetchedFile:
         if not self.settings.allow_local_files:
             raise PackageError("local files are not allowed", hint="set packages.allow_local_files to allow them")
         path = local_path(spec.ref, spec.base_dir)
         with explained("cannot read", path):
             if path.is_dir():
-                return Fetched(path, "")
+                return FetchedFile(path, "")
             if not path.is_file():
                 raise PackageError(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
             return take_local(path, self.settings.limits.download_bytes)
 
-    async def _remote(self, ref: str) -> Fetched:
+    async def _remote(self, ref: str) -> FetchedFile:
         # Only here: most runs fetch nothing, and the HTTP library takes long to import.
-        from whet.ground.fetching import fetch  # noqa: PLC0415
+        from whet.packages.fetch import fetch
 
         async with self._locks[ref]:
             if ref not in self._archives:
@@ -134,7 +133,7 @@ class Packages:
                     raise
             return self._archives[ref]
 
-    def _unpack(self, source: Path, spec: PackageSpec, place: Path) -> Prepared:
+    def _unpack(self, source: Path, spec: PackageSpec, place: Path) -> PreparedPackage:
         with explained("cannot prepare package", place):
             place.mkdir()
             template = place / "template"
@@ -143,18 +142,18 @@ class Packages:
                 copy_tree(source, template, own=identities(self.own))
             else:
                 # Only here: the readers of archives take long to import.
-                from whet.ground.unpacking import unpack  # noqa: PLC0415
+                from whet.packages.unpack import unpack
 
                 unpack(source, template, self.settings.limits)
             _check_required(template, spec.required)
             held_out = spec.held_out
             if (template / _SOLUTION_SCRIPT).is_file() and SOLUTION not in held_out:
                 held_out = (*held_out, SOLUTION)
-            held = hold_out(template, held_out, place / "held-out")
+            held_files = hold_out(template, held_out, place / "held-out")
             if spec.skill is not None and is_inside(template / spec.skill, template):
                 self.trim_skill(template / spec.skill)
             _check_working_dir(template, spec.working_dir)
-        return Prepared(template, held)
+        return PreparedPackage(template, held_files)
 
 
 def _check_required(template: Path, required: tuple[str, ...]) -> None:
@@ -169,8 +168,12 @@ def _check_required(template: Path, required: tuple[str, ...]) -> None:
 
 def _one_folder_deeper(template: Path, path: str) -> str | None:
     """Return a hint if the archive has one folder around everything."""
-    found = next((folder.name for folder in sorted(template.iterdir()) if (folder / path).is_file()), None)
-    return None if found is None else f"there is {found}/{path}: pack the contents of {found}, not {found} itself"
+    folder_name = next((folder.name for folder in sorted(template.iterdir()) if (folder / path).is_file()), None)
+    return (
+        None
+        if folder_name is None
+        else f"there is {folder_name}/{path}: pack the contents of {folder_name}, not {folder_name} itself"
+    )
 
 
 def _check_working_dir(template: Path, path: str) -> None:
@@ -208,8 +211,8 @@ def package_problems(package: TaskPackage, base_dir: Path) -> Iterator[tuple[str
         yield "environment_ref", error.message
     if problem := _skill_problem(package):
         yield "skill_bundle_ref", problem
-    given = package.resource_hints.more.get(PATHS_HINT)
-    if given is not None and not isinstance(given, dict):
+    mapping = package.resource_hints.more.get(PATHS_HINT)
+    if mapping is not None and not isinstance(mapping, dict):
         yield f"resource_hints.{PATHS_HINT}", "must be an object that maps absolute paths to folders"
     for path, inside in _paths(package):
         if problem := path_problem(path) or inside_problem(inside):
@@ -222,9 +225,9 @@ def _skill_problem(package: TaskPackage) -> str | None:
     if place == ".":
         return "must be a separate folder, because the skill replaces what is there"
     for script in _scripts(package):
-        held = _held_out(script, working_dir)
-        if is_below(place, held):
-            return f"is in {held}, which is restored before {script} runs"
+        hidden_path = _held_out(script, working_dir)
+        if is_below(place, hidden_path):
+            return f"is in {hidden_path}, which is restored before {script} runs"
     return None
 
 
@@ -237,8 +240,8 @@ def path_problem(path: str) -> str | None:
 
 
 def _paths(package: TaskPackage) -> list[tuple[str, str]]:
-    given = package.resource_hints.more.get(PATHS_HINT)
-    return [(str(path), str(inside)) for path, inside in given.items()] if isinstance(given, dict) else []
+    mapping = package.resource_hints.more.get(PATHS_HINT)
+    return [(str(path), str(inside)) for path, inside in mapping.items()] if isinstance(mapping, dict) else []
 
 
 def _scripts(package: TaskPackage) -> list[str]:
@@ -262,8 +265,8 @@ def in_package(spec: PackageSpec | None, workspace: Path) -> tuple[Path, ShownAt
     """
     if spec is None:
         return workspace, ()
-    shown = ((Path(path), inside(workspace, folder)) for path, folder in spec.shown_at)
-    return inside(workspace, spec.working_dir), tuple(pair for pair in shown if pair[1].is_dir())
+    mounts = ((Path(path), inside(workspace, folder)) for path, folder in spec.shown_at)
+    return inside(workspace, spec.working_dir), tuple(pair for pair in mounts if pair[1].is_dir())
 
 
 def sources_of(spec: PackageSpec) -> tuple[Path, ...]:
@@ -284,47 +287,46 @@ def inside(workspace: Path, path: str) -> Path:
     return workspace / path
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
+class HeldOutFiles(Struct, frozen=True):
     """Files that are kept from the agent, by their paths in a workspace."""
 
     paths: tuple[str, ...]
-    files: tuple[Protected, ...]
+    files: tuple[ProtectedItem, ...]
 
     def appear_in(self, workspace: Path) -> tuple[str, ...]:
-        """Put all of them into *workspace* as they were; remove what else is there, and return its paths."""
-        own = {file.path for file in self.files}
-        strays = [path for held in self.paths for path in _cleared(workspace, held) if path not in own]
-        put_back_at = put_back(workspace, _wanted(self.paths), self.files)
-        return tuple(dict.fromkeys((*strays, *(path for path in put_back_at if path not in own))))
+        """Put all held-out files into *workspace* as they were; remove what else is there, and return its paths."""
+        own_paths = {file.path for file in self.files}
+        strays = [path for folder in self.paths for path in _clear_folder(workspace, folder) if path not in own_paths]
+        put_back_at = put_back(workspace, _select_paths(self.paths), self.files)
+        return tuple(dict.fromkeys((*strays, *(path for path in put_back_at if path not in own_paths))))
 
 
-def hold_out(folder: Path, paths: tuple[str, ...], store: Path) -> HeldOut:
+def hold_out(folder: Path, paths: tuple[str, ...], store: Path) -> HeldOutFiles:
     """Move everything at *paths* out of *folder* into *store*."""
-    files = keep_protected(folder, _wanted(paths), store)
+    files = keep_protected(folder, _select_paths(paths), store)
     for path in paths:
         remove_tree(folder / path)
-    return HeldOut(paths, files)
+    return HeldOutFiles(paths, files)
 
 
-def _cleared(workspace: Path, held: str) -> tuple[str, ...]:
-    """Remove the folder *held*, at any depth and size; return the first things that were in it."""
-    folder = workspace / held
+def _clear_folder(workspace: Path, path: str) -> tuple[str, ...]:
+    """Remove the folder at *path*, at any depth and size; return the first things that were in it."""
+    folder = workspace / path
     # A link on the way may lead anywhere; `put_back` removes it.
-    if os.path.realpath(folder) != f"{os.path.realpath(workspace)}/{held}" or not folder.is_dir():
+    if os.path.realpath(folder) != f"{os.path.realpath(workspace)}/{path}" or not folder.is_dir():
         return ()
     grant(str(folder), stat.S_IRWXU)
     with os.scandir(folder) as entries:
-        found = sorted(f"{held}/{entry.name}" for entry in islice(entries, _MOST_LISTED))
+        names = sorted(f"{path}/{entry.name}" for entry in islice(entries, _MOST_LISTED))
     clear(folder)
-    return tuple(found)
+    return tuple(names)
 
 
-def _wanted(paths: tuple[str, ...]) -> Wanted:
+def _select_paths(paths: tuple[str, ...]) -> ProtectedPaths:
     def holds(path: str) -> bool:
-        return any(is_below(path, held) for held in paths)
+        return any(is_below(path, folder) for folder in paths)
 
     def leads_to(path: str) -> bool:
-        return any(is_below(path, held) or is_below(held, path) for held in paths)
+        return any(is_below(path, folder) or is_below(folder, path) for folder in paths)
 
-    return Wanted(holds, leads_to, leads_to)
+    return ProtectedPaths(holds, leads_to, leads_to)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import IO, cast
 
 from whet.errors import PackageError
-from whet.ground.copying import remove_tree
-from whet.ground.extraction import LONGEST_PATH, ExtractionFolder, Readable, too_large
-from whet.ground.package_settings import MIB, PackageLimits, shown
-from whet.ground.tree import explained
+from whet.packages.extract import LONGEST_PATH, ExtractionFolder, Readable, too_large
+from whet.packages.settings import MIB, PackageLimits, printable_name
+from whet.workspace.copy import remove_tree
+from whet.workspace.walk import explained
 
 _CHUNK = MIB
 # The largest dictionary that xz -9 uses is 64 MiB.
@@ -62,18 +62,18 @@ _UNREADABLE = (
 
 def unpack(archive: Path, target: Path, limits: PackageLimits | None = None) -> None:
     """Unpack *archive* (zip, or tar, also with gzip, bzip2 or xz) to the new folder *target*."""
-    growing = target.with_name(f"{target.name}.part")
+    draft = target.with_name(f"{target.name}.part")
     try:
         with explained("cannot unpack to", target), archive.open("rb") as file:
-            growing.mkdir(parents=True)
-            _fill(growing, file, archive.stat().st_size, limits or PackageLimits())
-            growing.rename(target)
+            draft.mkdir(parents=True)
+            _fill(draft, file, archive.stat().st_size, limits or PackageLimits())
+            draft.rename(target)
     finally:
-        remove_tree(growing)
+        remove_tree(draft)
 
 
-def _fill(growing: Path, file: IO[bytes], packed_bytes: int, limits: PackageLimits) -> None:
-    folder = ExtractionFolder(growing, packed_bytes, limits)
+def _fill(draft: Path, file: IO[bytes], packed_bytes: int, limits: PackageLimits) -> None:
+    folder = ExtractionFolder(draft, packed_bytes, limits)
     start = file.read(8)
     file.seek(0)
     try:
@@ -92,9 +92,9 @@ def _fill(growing: Path, file: IO[bytes], packed_bytes: int, limits: PackageLimi
 
 
 def _unreadable(error: Exception) -> PackageError:
-    said = str(error) or type(error).__name__
+    reason = str(error) or type(error).__name__
     return PackageError(
-        f"the archive cannot be read: {said}", hint="it must be a tar, .tar.gz, .tar.bz2, .tar.xz or zip"
+        f"the archive cannot be read: {reason}", hint="it must be a tar, .tar.gz, .tar.bz2, .tar.xz or zip"
     )
 
 
@@ -102,8 +102,8 @@ def _plain(file: IO[bytes], start: bytes) -> Readable:
     """Return the uncompressed content of *file*, which begins with *start*."""
     if start.startswith(_ZSTD):
         raise PackageError("the archive is compressed with zstd, which whet cannot read", hint="pack it as .tar.gz")
-    opened = next((how for magic, how in _PACKERS.items() if start.startswith(magic)), None)
-    return opened(file) if opened else file
+    opener = next((how for magic, how in _PACKERS.items() if start.startswith(magic)), None)
+    return opener(file) if opener else file
 
 
 class _TarStream:
@@ -153,16 +153,16 @@ class _XzStream:
         """Return the next bytes; empty at the end."""
         while True:
             if self._decoder.eof:
-                rest = self._decoder.unused_data or self._file.read(_CHUNK)
-                if not rest.strip(b"\0"):
+                remainder = self._decoder.unused_data or self._file.read(_CHUNK)
+                if not remainder.strip(b"\0"):
                     return b""
                 self._decoder = self._fresh()
-                data = self._decoder.decompress(rest, size)
+                data = self._decoder.decompress(remainder, size)
             else:
-                packed = self._file.read(_CHUNK) if self._decoder.needs_input else b""
-                if not packed and self._decoder.needs_input:
+                compressed_data = self._file.read(_CHUNK) if self._decoder.needs_input else b""
+                if not compressed_data and self._decoder.needs_input:
                     raise EOFError("the archive ends too early")
-                data = self._decoder.decompress(packed, size)
+                data = self._decoder.decompress(compressed_data, size)
             if data:
                 return data
 
@@ -187,7 +187,7 @@ def _unpack_tar(stream: _TarStream, folder: ExtractionFolder) -> None:
 
 def _add_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: ExtractionFolder) -> None:
     if member.issparse():
-        raise PackageError(f"{shown(member.name)} is a sparse file, which whet does not unpack")
+        raise PackageError(f"{printable_name(member.name)} is a sparse file, which whet does not unpack")
     if member.isdir():
         folder.add_folder(member.name)
     elif member.isreg():
@@ -199,40 +199,43 @@ def _add_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Extractio
     elif member.islnk():
         folder.add_copy(member.name, member.linkname)
     else:
-        what = "a named pipe" if member.isfifo() else "a device" if member.isdev() else "not a file"
-        raise PackageError(f"{shown(member.name)} is {what}, which whet does not unpack")
+        # A named pipe is a device too, for tarfile.
+        kind = "a device" if member.isdev() else "not a file"
+        if member.isfifo():
+            kind = "a named pipe"
+        raise PackageError(f"{printable_name(member.name)} is {kind}, which whet does not unpack")
 
 
 def _unpack_zip(file: IO[bytes], folder: ExtractionFolder) -> None:
     if _list_size(file) > _LARGEST_LIST:
         raise PackageError("the archive has too many entries")
-    with zipfile.ZipFile(file) as whole:
-        for member in whole.infolist():
-            _add_entry(whole, member, folder)
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            _add_entry(archive, member, folder)
 
 
-def _add_entry(whole: zipfile.ZipFile, member: zipfile.ZipInfo, folder: ExtractionFolder) -> None:
+def _add_entry(archive: zipfile.ZipFile, member: zipfile.ZipInfo, folder: ExtractionFolder) -> None:
     mode = member.external_attr >> 16 if member.create_system == _UNIX else 0
     kind = stat.S_IFMT(mode)
     # Not `filename`, which is cut at a zero byte.
     name = member.orig_filename
     if member.flag_bits & _ENCRYPTED:
-        raise PackageError(f"{shown(name)} is encrypted")
+        raise PackageError(f"{printable_name(name)} is encrypted")
     if member.compress_type not in _METHODS:
         raise PackageError(
-            f"{shown(name)} is compressed with a method that whet cannot read", hint="pack it with plain zip"
+            f"{printable_name(name)} is compressed with a method that whet cannot read", hint="pack it with plain zip"
         )
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
-        raise PackageError(f"{shown(name)} is a device or a named pipe, which whet does not unpack")
+        raise PackageError(f"{printable_name(name)} is a device or a named pipe, which whet does not unpack")
     if member.is_dir():
         folder.add_folder(name)
     elif kind == stat.S_IFDIR:
-        raise PackageError(f"{shown(name)} is marked as both a folder and a file")
+        raise PackageError(f"{printable_name(name)} is marked as both a folder and a file")
     elif kind == stat.S_IFLNK:
-        with whole.open(member) as content:
+        with archive.open(member) as content:
             folder.add_link(name, os.fsdecode(content.read(LONGEST_PATH + 1)))
     else:
-        with whole.open(member) as content:
+        with archive.open(member) as content:
             folder.add_file(name, content, size=member.file_size, executable=bool(mode & stat.S_IXUSR))
 
 

@@ -1,1 +1,1 @@
-"""Planning: a request and the settings become a `Plan`; nothing is started."""
+"""Plan a run: settings, suite, arms and skills become a list of trials, before anything starts."""

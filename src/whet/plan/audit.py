@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
 from typing import Any
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from whet.errors import PackageError, UsageError
-from whet.ground.package_settings import kind_of, local_path
+from whet.grade.contract import grader_class
 from whet.model.arm import Arm
 from whet.model.eval_cases import TaskPackage
 from whet.model.request import Selection, Settings
 from whet.model.run import Execution, Plan, Runner, in_arm
 from whet.model.suite import SKILL, Case, Check, Solution, Suite, WorkspaceSpec
+from whet.packages.settings import kind_of, local_path
+from whet.plan.load import check_temporary
 from whet.plan.plan import case_limits, fitting_ids, must_know, run_workspace, with_placed
-from whet.plan.settle import check_temporary
 
 SOLVED = "solution"
 # What each control answers.
@@ -25,8 +27,7 @@ _USUAL_ORACLE = "solution/solve.sh"
 _NO_SKILL = "there is no skill to load; name its folder with --skill"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditPlan:
+class AuditPlan(Struct, frozen=True, kw_only=True):
     """What an audit tries: a plan, or none if no case can be tried.
 
     `untried` says of a case why no control can go through it, `unjudged` which of its checks only a model decides, and
@@ -45,19 +46,19 @@ class AuditPlan:
 def plan_audit(suite: Suite, settings: Settings, cases: Sequence[Case], *, solutions: bool = True) -> AuditPlan:
     """Plan the controls of *cases*, and with *solutions* what must pass them."""
     runners = _control_runners()
-    judged = {case.id: tuple(check for check in case.checks if _is_judged(check, runners[0])) for case in cases}
-    untried = {case.id: why for case in cases if (why := _untried(suite, case, judged[case.id])) is not None}
+    judged_checks = {case.id: tuple(check for check in case.checks if _is_judged(check, runners[0])) for case in cases}
+    obstacles = {case.id: why for case in cases if (why := _obstacle(suite, case, judged_checks[case.id])) is not None}
     executions = tuple(
         _execution(suite, settings, _case(case, checks, runner), runner)
         for case in cases
-        if case.id not in untried
-        for runner, checks in _tried(case, judged[case.id], runners, solutions=solutions)
+        if case.id not in obstacles
+        for runner, checks in _plan_controls(case, judged_checks[case.id], runners, solutions=solutions)
     )
     return AuditPlan(
         plan=_plan(suite, settings, executions) if executions else None,
         cases=tuple(cases),
-        untried=untried,
-        unjudged={name: tuple(check.label for check in checks) for name, checks in judged.items() if checks},
+        untried=obstacles,
+        unjudged={name: tuple(check.label for check in checks) for name, checks in judged_checks.items() if checks},
         forbidding=_forbidding(suite, cases),
         solved_anyway=frozenset(case.id for case in cases if (task := _package(case)) and task.oracle_ref),
     )
@@ -65,36 +66,36 @@ def plan_audit(suite: Suite, settings: Settings, cases: Sequence[Case], *, solut
 
 def chosen_cases(suite: Suite, settings: Settings, selection: Selection) -> tuple[Case, ...]:
     """Return the cases that are selected; raises `UsageError` if there are none."""
-    wanted = fitting_ids(selection.cases, [case.id for case in suite.cases], "case")
+    case_ids = fitting_ids(selection.cases, [case.id for case in suite.cases], "case")
     must_know("tag", selection.tags, suite.tags)
     tags = set(selection.tags or settings.tags)
-    found = tuple(
-        case for case in suite.cases if (wanted is None or case.id in wanted) and (not tags or tags & set(case.tags))
+    cases = tuple(
+        case
+        for case in suite.cases
+        if (case_ids is None or case.id in case_ids) and (not tags or tags & set(case.tags))
     )
-    if not found:
+    if not cases:
         raise UsageError(f"nothing is selected from {suite.name}", hint="leave out --case and --tag")
-    return found
+    return cases
 
 
 def _is_judged(check: Check, runner: Runner) -> bool:
-    from whet.grade.grader import grader_class  # noqa: PLC0415 - as in settle.py
-
     return grader_class(check.grader).needs_judge(check, runner)
 
 
-def _untried(suite: Suite, case: Case, judged: Sequence[Check]) -> str | None:
+def _obstacle(suite: Suite, case: Case, judged_checks: Sequence[Check]) -> str | None:
     if case.arms == (SKILL,) and suite.skill is None:
         return _NO_SKILL
-    if len(judged) == len(case.checks):
-        return f"a model decides {', '.join(check.label for check in judged)}, and an audit asks none"
+    if len(judged_checks) == len(case.checks):
+        return f"a model decides {', '.join(check.label for check in judged_checks)}, and an audit asks none"
     return None
 
 
-def _tried(
-    case: Case, judged: Sequence[Check], runners: Sequence[Runner], *, solutions: bool
+def _plan_controls(
+    case: Case, judged_checks: Sequence[Check], runners: Sequence[Runner], *, solutions: bool
 ) -> Iterator[tuple[Runner, tuple[Check, ...]]]:
     """Yield who goes through *case*, and the checks that decide."""
-    plain = tuple(check for check in case.checks if check not in judged)
+    plain = tuple(check for check in case.checks if check not in judged_checks)
     without = tuple(_with_oracle(check, None) for check in plain) if solutions else plain
     yield from ((runner, without) for runner in runners)
     oracle = _oracle(case)
@@ -105,8 +106,8 @@ def _tried(
 
 
 def _package(case: Case) -> TaskPackage | None:
-    found: Any = next((check.params["package"] for check in case.checks if check.grader == "task-package"), None)
-    return found if isinstance(found, TaskPackage) else None
+    package: Any = next((check.params["package"] for check in case.checks if check.grader == "task-package"), None)
+    return package if isinstance(package, TaskPackage) else None
 
 
 def _oracle(case: Case) -> str | None:
@@ -130,8 +131,8 @@ def _with_oracle(check: Check, oracle: str | None) -> Check:
 
 def _forbidding(suite: Suite, cases: Sequence[Case]) -> frozenset[str]:
     """Return the trigger queries that must not trigger, if others of the suite must: together they tell."""
-    wanted = {check.label for case in suite.cases for check in case.checks if check.grader == "trigger"}
-    if "should_trigger" not in wanted:
+    labels = {check.label for case in suite.cases for check in case.checks if check.grader == "trigger"}
+    if "should_trigger" not in labels:
         return frozenset()
     return frozenset(
         case.id
@@ -153,16 +154,16 @@ def _execution(suite: Suite, settings: Settings, case: Case, runner: Runner) -> 
         runner=runner,
         arm=arm.name,
         limits=replace(case_limits(suite, case, settings), budget_usd=None),
-        workspace=_copied(spec),
+        workspace=_isolate(spec),
         trials=1,
     )
     return in_arm(suite, execution, arm)
 
 
-def _copied(spec: WorkspaceSpec) -> WorkspaceSpec:
+def _isolate(spec: WorkspaceSpec) -> WorkspaceSpec:
     """Return a workspace of its own for each trial: a solution must not change a folder of the user."""
-    there = spec.cwd if spec.cwd is not None and spec.cwd.is_dir() else None
-    return replace(spec, mode="isolated", cwd=None, template_dir=spec.template_dir or there)
+    project_folder = spec.cwd if spec.cwd is not None and spec.cwd.is_dir() else None
+    return replace(spec, mode="isolated", cwd=None, template_dir=spec.template_dir or project_folder)
 
 
 def _control_runners() -> tuple[Runner, ...]:

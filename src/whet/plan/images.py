@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from whet.errors import UsageError
 from whet.model.request import Settings
@@ -22,8 +23,8 @@ def image_of(settings: Settings, case: Case, runner: Runner) -> ImageSpec | None
         return replace(case.task.environment.image, install=install)
     if case.image is not None:
         return replace(case.image, install=case.image.install or install)
-    named = runner.options.get("image") or settings.image
-    return None if named is None else ImageSpec.of(str(named), install)
+    image_name = runner.options.get("image") or settings.image
+    return None if image_name is None else ImageSpec.of(str(image_name), install)
 
 
 def needs_containers(plan: Plan, settings: Settings) -> bool:
@@ -55,7 +56,9 @@ def check_images(plan: Plan, settings: Settings) -> None:
     """Raise if a container would start from what cannot be an image, and name who asked for it."""
     if settings.sandbox != CONTAINER:
         return
-    for case, runner in ((each.case, each.runner) for each in plan.executions if each.case.task is None):
+    for case, runner in (
+        (execution.case, execution.runner) for execution in plan.executions if execution.case.task is None
+    ):
         spec = image_of(settings, case, runner)
         if spec is not None and (wrong := _wrong(spec)) is not None:
             hint = 'name an image, or give a folder with a Dockerfile as "./DIR"'

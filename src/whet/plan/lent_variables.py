@@ -5,39 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from whet.errors import UsageError
-from whet.ground.marks import own_state
-from whet.ground.task_environment import wanted_from_host
 from whet.model.request import Settings
 from whet.model.run import Plan
 from whet.model.task import TaskSpec
 from whet.reading.text import listed
+from whet.sandbox.container.environment import wanted_from_host
+from whet.sandbox.container.leftovers import own_state
 
 
 def lent_variables(
     plan: Plan, settings: Settings, environ: Mapping[str, str], *, solutions: bool = False
 ) -> tuple[str, ...]:
-    """Return a notice of what tasks take of *environ*; raises `UsageError` if fetched ones take what nobody allowed.
+    """Return a notice of what tasks take of *environ*; raises `UsageError` if fetched ones take what is not allowed.
 
     Somebody else wrote a fetched task, and its agent may have a network. Its solution runs only in an audit.
     """
-    asked: dict[str, list[str]] = {}
+    cases_by_variable: dict[str, list[str]] = {}
     for case in {execution.case.id: execution.case for execution in plan.executions}.values():
-        for name in sorted(_wanted(case.task, environ, solutions=solutions) if case.task else ()):
-            asked.setdefault(name, []).append(case.id)
-    if not asked:
+        for name in sorted(_variables_of(case.task, environ, solutions=solutions) if case.task else ()):
+            cases_by_variable.setdefault(name, []).append(case.id)
+    if not cases_by_variable:
         return ()
     if plan.suite.source.is_relative_to(own_state()):
-        refused = [name for name in asked if name not in settings.allow_env]
-        if refused:
+        forbidden_names = [name for name in cases_by_variable if name not in settings.allow_env]
+        if forbidden_names:
+            options = " ".join(f"--allow-env {name}" for name in forbidden_names)
             raise UsageError(
-                "\n".join(f"{name} of your environment is asked for by {listed(asked[name])}" for name in refused),
-                hint=f"these tasks were fetched; allow it with {' '.join(f'--allow-env {name}' for name in refused)}, "
-                "or name it in run.allow_env",
+                "\n".join(
+                    f"{name} of your environment is asked for by {listed(cases_by_variable[name])}"
+                    for name in forbidden_names
+                ),
+                hint=f"these tasks were fetched; allow it with {options}, or name it in run.allow_env",
             )
-    return (f"tasks are given variables of your environment: {listed(list(asked))}",)
+    return (f"tasks are given variables of your environment: {listed(list(cases_by_variable))}",)
 
 
-def _wanted(task: TaskSpec, environ: Mapping[str, str], *, solutions: bool) -> set[str]:
+def _variables_of(task: TaskSpec, environ: Mapping[str, str], *, solutions: bool) -> set[str]:
     return {name for env in _environments(task, solutions=solutions) for name in wanted_from_host(env, environ)}
 
 

@@ -1,24 +1,32 @@
-"""Make the plan of a run: select cases, runners and arms, and settle every default."""
+"""Make the plan of a run: select cases, runners and arms, and fill in every default."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from whet.errors import NothingSelected, PathRefused, UnknownName, UsageError
 from whet.model.arm import Arm, baseline_of
 from whet.model.comparison import Until
 from whet.model.request import Selection, Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, ScheduleName, in_arm
-from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Suite, WorkspaceSpec
+from whet.model.suite import NO_SKILL, SKILL, Case, Limits, Part, Suite, WorkspaceSpec, parts_of
 from whet.reading.paths import refusals
-from whet.reading.text import count, quoted
+from whet.reading.plugin_folder import can_be_given, skill_hint
+from whet.reading.text import count, path_for_people, quoted
+from whet.suites.starter import installed_agent, settings_text
 
+# What makes a name a pattern.
+_MARKS = re.compile(r"[*?\[]")
 _EXAMPLE = """write one into whet.toml, such as:
 [runners.demo.agent]
 type = "command"
@@ -45,33 +53,32 @@ def make_plan(
     """
     workspace = _in_place(suite) if in_place else run_workspace(suite, settings)
     arms = arms or tuple(Arm(name=name, skill=suite.skill if name == SKILL else None) for name in suite.arms)
-    chosen = selected(suite, settings, selection, arms, words or {})
-    compared = tuple(arm for arm in arms if any(arm is each for _, _, each in chosen))
-    _refuse_idle(() if selection.only is not None else [arm for arm in arms if arm not in compared])
-    baseline = baseline_of([arm.name for arm in compared])
-    beside = {case.id for case, _, arm in chosen if arm.name != baseline}
+    selection_rows = select_rows(suite, settings, selection, arms, words or {})
+    compared_arms = tuple(arm for arm in arms if any(arm is row_arm for _, _, row_arm in selection_rows))
+    _refuse_idle(() if selection.only is not None else [arm for arm in arms if arm not in compared_arms])
+    baseline = baseline_of([arm.name for arm in compared_arms])
+    beside = {case.id for case, _, arm in selection_rows if arm.name != baseline}
     executions = [
         in_arm(
             suite,
             Execution(
                 case=case,
-                # That of the arm, the one that was typed, then the case's (or its suite's), then the runner's.
+                # The model of the arm, the one that was typed, then the case's (or its suite's), then the runner's.
                 runner=replace(runner, model=arm.model or model or case.model or runner.model),
                 arm=arm.name,
                 limits=case_limits(suite, case, settings),
                 workspace=with_placed(case, case.workspace or workspace),
-                # Without an agent, a second trial has the same result.
-                trials=(case.trials if runner.agent != NO_AGENT else None) or settings.trials,
+                trials=_trials(case, runner, settings),
                 baseline=arm.name == baseline and case.id in beside,
             ),
             arm,
         )
-        for case, runner, arm in chosen
+        for case, runner, arm in selection_rows
     ]
     schedule = "serial" if in_place else _schedule(settings, workspace)
     return Plan(
         suite=suite,
-        executions=sharded(executions, selection.shard, together=baseline is not None),
+        executions=take_shard(executions, selection.shard, together=baseline is not None),
         whole=() if selection.shard is None else tuple(executions),
         schedule=schedule,
         max_parallel=1 if schedule == "serial" else settings.max_parallel,
@@ -80,11 +87,26 @@ def make_plan(
         command_timeout_s=settings.command_timeout_s,
         fail_fast=fail_fast,
         strict=strict,
-        arms=compared,
+        arms=compared_arms,
         baseline=baseline,
-        seed=None if baseline is None else seed if seed is not None else int.from_bytes(os.urandom(4)),
-        watermarks=_watermarks(suite, compared) if watermarks is None else watermarks,
+        seed=_order_seed(baseline, seed),
+        watermarks=_watermarks(suite, compared_arms) if watermarks is None else watermarks,
     )
+
+
+def _order_seed(baseline: str | None, earlier_seed: int | None) -> int | None:
+    """Return the seed of the order of trials of compared arms: that of an earlier run, or a new one."""
+    if baseline is None:
+        return None
+    return int.from_bytes(os.urandom(4)) if earlier_seed is None else earlier_seed
+
+
+def _trials(case: Case, runner: Runner, settings: Settings) -> int:
+    """Return how often a case is run: as was typed, then as it says itself, then as the settings say."""
+    # Without an agent, a second trial has the same result.
+    if settings.is_for_this_run("run.trials") or runner.agent == NO_AGENT:
+        return settings.trials
+    return case.trials or settings.trials
 
 
 def until_decided(plan: Plan, settings: Settings, until: Until) -> Plan:
@@ -111,7 +133,7 @@ def _watermarks(suite: Suite, arms: Sequence[Arm]) -> dict[str, str]:
     digests = {arm.name: arm.skill.digest for arm in arms if arm.skill is not None}
     if not digests or suite.skill is None:
         return {}
-    from whet.ground.watermark import new_watermarks  # noqa: PLC0415 - most runs have no skill
+    from whet.workspace.watermark import new_watermarks  # most runs have no skill
 
     return new_watermarks(digests)
 
@@ -156,17 +178,17 @@ def run_workspace(suite: Suite, settings: Settings) -> WorkspaceSpec:
 
 def case_limits(suite: Suite, case: Case, settings: Settings) -> Limits:
     """Return the limits: given for this run, then those of the case, then of the settings; the fewer steps count."""
-    own = case.limits
-    if own.timeout_s is None and settings.is_default("defaults.timeout_ms"):
-        own = replace(own, timeout_s=suite.usual_timeout_s)
-    own_counts = own.timeout_s is not None and not settings.is_for_this_run("defaults.timeout_ms")
-    steps = [limit for limit in (own.max_steps, settings.max_steps) if limit is not None]
-    own_budget = own.budget_usd is not None and not settings.is_for_this_run("defaults.budget_usd")
+    limits = case.limits
+    if limits.timeout_s is None and settings.is_default("defaults.timeout_ms"):
+        limits = replace(limits, timeout_s=suite.usual_timeout_s)
+    own_counts = limits.timeout_s is not None and not settings.is_for_this_run("defaults.timeout_ms")
+    steps = [limit for limit in (limits.max_steps, settings.max_steps) if limit is not None]
+    own_budget = limits.budget_usd is not None and not settings.is_for_this_run("defaults.budget_usd")
     return replace(
-        own,
-        timeout_s=own.timeout_s if own_counts else settings.timeout_s,
+        limits,
+        timeout_s=limits.timeout_s if own_counts else settings.timeout_s,
         max_steps=min(steps, default=None),
-        budget_usd=own.budget_usd if own_budget else settings.budget_usd,
+        budget_usd=limits.budget_usd if own_budget else settings.budget_usd,
         budget_tokens=settings.budget_tokens,
         budget_requests=settings.budget_requests,
     )
@@ -179,15 +201,16 @@ def _schedule(settings: Settings, workspace: WorkspaceSpec) -> ScheduleName:
     return "serial" if workspace.mode == "shared" else "parallel"
 
 
-def selected(
+def select_rows(
     suite: Suite, settings: Settings, selection: Selection, arms: Sequence[Arm], words: Mapping[str, str]
 ) -> list[tuple[Case, Runner, Arm]]:
     """Return what is selected, in declared order: cases, then runners, then arms.
 
     *words* may give other names for a case and a runner in messages.
     """
-    wanted = fitting_ids(selection.cases, [case.id for case in suite.cases], words.get("case", "case"))
+    case_ids = fitting_ids(selection.cases, [case.id for case in suite.cases], words.get("case", "case"))
     must_know("tag", selection.tags, suite.tags)
+    refuse_unsplit(suite, selection.splits)
     _must_have_arms(suite, selection.arms, arms)
     runners = _runners(suite, settings, selection)
     must_know(words.get("runner", "runner"), selection.runners, [runner.id for runner in runners])
@@ -197,36 +220,51 @@ def selected(
     cases = [
         case
         for case in suite.cases
-        if (wanted is None or case.id in wanted) and (not tags or set(tags) & set(case.tags))
+        if (case_ids is None or case.id in case_ids)
+        and (not tags or set(tags) & set(case.tags))
+        and (not selection.splits or case.split in selection.splits)
     ]
-    found = [
-        (case, runner, arm)
-        for case in cases
-        for runner in runners
-        if runner.id in (selection.runners or (runner.id,))
-        for arm in arms
-        if _takes(case, arm)
-        and arm.runner in (None, runner.id)
-        and arm.name in (selection.arms or (arm.name,))
-        and (selection.only is None or (case.id, runner.id, arm.name) in selection.only)
-    ]
+    rows = [row for row in product(cases, runners, arms) if _is_selected(row, selection)]
     _refuse_without_skill(cases, arms, selection)
-    _refuse_without_agent(found)
-    if not found:
+    _refuse_without_agent(rows)
+    if not rows:
         raise NothingSelected(
             f"nothing is selected from {suite.name}", hint="; ".join(_reasons(suite, tags, selection))
         )
-    return found
+    return rows
 
 
-def fitting_ids(asked: Sequence[str], known: Sequence[str], kind: str) -> frozenset[str] | None:
-    """Return the ids that *asked* names, or that fit one of its patterns; None if it asks for nothing special."""
-    if not asked:
+def refuse_unsplit(suite: Suite, splits: Sequence[Part]) -> None:
+    """Refuse to select by *splits* in a suite whose cases have no part."""
+    if splits and not parts_of(suite.cases):
+        path = path_for_people(suite.source, Path.cwd())
+        raise UsageError(
+            f"nothing says which cases of {suite.name} are {' or '.join(splits)}", hint=f"draw it: whet split {path}"
+        )
+
+
+def _is_selected(row: tuple[Case, Runner, Arm], selection: Selection) -> bool:
+    case, runner, arm = row
+    if not _takes(case, arm) or arm.runner not in (None, runner.id):
+        return False
+    if selection.runners and runner.id not in selection.runners:
+        return False
+    if selection.arms and arm.name not in selection.arms:
+        return False
+    return selection.only is None or (case.id, runner.id, arm.name) in selection.only
+
+
+def fitting_ids(patterns: Sequence[str], ids: Sequence[str], kind: str) -> frozenset[str] | None:
+    """Return the ids that *patterns* names, or that fit one of its patterns; None if it asks for nothing special."""
+    if not patterns:
         return None
     # An id may look like a pattern.
-    fitting = {name: [name] if name in known else [each for each in known if fnmatchcase(each, name)] for name in asked}
-    must_know(kind, [name for name, found in fitting.items() if not found], known)
-    return frozenset(each for found in fitting.values() for each in found)
+    fitting = {
+        name: [name] if name in ids else [identifier for identifier in ids if fnmatchcase(identifier, name)]
+        for name in patterns
+    }
+    must_know(kind, [name for name, matches in fitting.items() if not matches], ids)
+    return frozenset(identifier for matches in fitting.values() for identifier in matches)
 
 
 def _takes(case: Case, arm: Arm) -> bool:
@@ -242,7 +280,11 @@ def _must_have_arms(suite: Suite, names: Sequence[str], arms: Sequence[Arm]) -> 
     try:
         must_know("arm", names, [arm.name for arm in arms])
     except UnknownName as error:
-        error.hint = f"{error.hint}; define one like --arm {error.names[0]}=skill:./v2,model:large, or in the settings"
+        name = error.names[0]
+        error.hint = (
+            skill_hint(Path(name).name, name)
+            or f"{error.hint}; define one like --arm {name}=skill:./v2,model:large, or in the settings"
+        )
         raise
 
 
@@ -250,23 +292,24 @@ def _runners(suite: Suite, settings: Settings, selection: Selection) -> tuple[Ru
     """Return the configured runners; if there are none and no agent is needed, one that does nothing."""
     bare = any(not case.needs_agent for case in suite.cases)
     if not settings.runners and not bare:
-        raise UsageError("no runners are configured", hint="\n".join((*_looked(settings), _runner_to_add(settings))))
-    asked = selection.runners == (NO_AGENT,) and all(runner.id != NO_AGENT for runner in settings.runners)
-    return (Runner(id=NO_AGENT, agent=NO_AGENT),) if bare and (asked or not settings.runners) else settings.runners
+        raise UsageError(
+            "no runners are configured", hint="\n".join((*_search_notes(settings), _runner_to_add(settings)))
+        )
+    is_requested = selection.runners == (NO_AGENT,) and all(runner.id != NO_AGENT for runner in settings.runners)
+    return (
+        (Runner(id=NO_AGENT, agent=NO_AGENT),) if bare and (is_requested or not settings.runners) else settings.runners
+    )
 
 
 def _runner_to_add(settings: Settings) -> str:
     """Return a runner to write into the settings: the agent that is installed, or else an example."""
-    # Only here: who has runners does not need it.
-    from whet.suites.starter import installed_agent, settings_text  # noqa: PLC0415
-
     agent = installed_agent()
     if settings.file is None or agent is None:
         return _EXAMPLE
     return f"{settings.file} has none, and {agent} is installed: add\n{settings_text(agent).rstrip()}"
 
 
-def _looked(settings: Settings) -> Iterator[str]:
+def _search_notes(settings: Settings) -> Iterator[str]:
     """Yield what was looked for, and where the search for settings ended, if it did not reach the top."""
     yield from settings.notices
     if settings.file is None:
@@ -277,8 +320,10 @@ def _looked(settings: Settings) -> Iterator[str]:
 
 def _refuse_without_skill(cases: Sequence[Case], arms: Sequence[Arm], selection: Selection) -> None:
     """Refuse cases that are about the skill if there is none."""
-    asked = [case for case in cases if not selection.arms or not case.arms or set(selection.arms) & set(case.arms)]
-    missing = [case.id for case in asked if not any(_takes(case, arm) for arm in arms)]
+    selected_cases = [
+        case for case in cases if not selection.arms or not case.arms or set(selection.arms) & set(case.arms)
+    ]
+    missing = [case.id for case in selected_cases if not any(_takes(case, arm) for arm in arms)]
     if missing:
         raise UsageError(
             f"there is no skill to load, which is what {quoted(missing)} is about",
@@ -286,11 +331,11 @@ def _refuse_without_skill(cases: Sequence[Case], arms: Sequence[Arm], selection:
         )
 
 
-def _refuse_without_agent(found: Sequence[tuple[Case, Runner, Arm]]) -> None:
-    bare = dict.fromkeys(case.id for case, runner, _ in found if case.needs_agent and runner.agent == NO_AGENT)
+def _refuse_without_agent(rows: Sequence[tuple[Case, Runner, Arm]]) -> None:
+    bare = dict.fromkeys(case.id for case, runner, _ in rows if case.needs_agent and runner.agent == NO_AGENT)
     if bare:
         raise UsageError(f"only an agent can answer {quoted(list(bare))}: configure a runner", hint=_EXAMPLE)
-    mute = dict.fromkeys(case.id for case, runner, _ in found if not case.prompt and runner.agent != NO_AGENT)
+    mute = dict.fromkeys(case.id for case, runner, _ in rows if not case.prompt and runner.agent != NO_AGENT)
     if mute:
         raise UsageError(
             f"no instruction for an agent in {quoted(list(mute))}",
@@ -306,41 +351,44 @@ def _reasons(suite: Suite, tags: Sequence[str], selection: Selection) -> Iterato
         yield f"asked for case {quoted(selection.cases)}"
     if tags:
         yield f"asked for tag {quoted(tags)}, the suite has {quoted(suite.tags) or 'none'}"
+    if selection.splits:
+        yield f"asked for what is {' or '.join(selection.splits)}"
     if selection.arms:
         yield f"asked for arm {quoted(selection.arms)}"
     if selection.only is not None:
         yield "asked for what failed last time"
 
 
-def must_know(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse *names* that are not *known*; the error suggests the nearest ones."""
-    unknown = [name for name in names if name not in known]
+def must_know(kind: str, names: Sequence[str], valid_names: Sequence[str]) -> None:
+    """Refuse *names* that are not *valid_names*; the error suggests the nearest ones."""
+    unknown = [name for name in names if name not in valid_names]
     if not unknown:
         return
-    near = [match for name in unknown for match in get_close_matches(name, known, n=1)]
-    hint = f"did you mean {quoted(near)}?" if near else f"known: {quoted(known) or 'none'}"
-    raise UnknownName(f"no {kind} is called {quoted(unknown)}", hint=hint, kind=kind, names=unknown, known=known)
+    near = [match for name in unknown for match in get_close_matches(name, valid_names, n=1)]
+    hint = f"did you mean {quoted(near)}?" if near else f"known: {quoted(valid_names) or 'none'}"
+    verb = "fits" if all(map(_MARKS.search, unknown)) else "is called"
+    raise UnknownName(f"no {kind} {verb} {quoted(unknown)}", hint=hint, kind=kind, names=unknown, known=valid_names)
 
 
-def sharded(executions: list[Execution], shard: tuple[int, int] | None, *, together: bool) -> tuple[Execution, ...]:
+def take_shard(executions: list[Execution], shard: tuple[int, int] | None, *, together: bool) -> tuple[Execution, ...]:
     """Return the part of *executions* that was asked for; with *together*, all of a case are in one part."""
     if shard is None:
         return tuple(executions)
     number, shards = shard
     parts = pieces(executions, together=together)[number - 1 :: shards]
-    part = tuple(each for piece in parts for each in piece)
+    part = tuple(execution for piece in parts for execution in piece)
     if not part:
-        selected = count(len(executions), "execution")
-        raise NothingSelected(f"shard {number}/{shards} is empty", hint=f"only {selected} selected: use fewer shards")
+        amount = count(len(executions), "execution")
+        raise NothingSelected(f"shard {number}/{shards} is empty", hint=f"only {amount} selected: use fewer shards")
     return part
 
 
 def pieces(executions: Iterable[Execution], *, together: bool) -> list[list[Execution]]:
     """Return what shards are dealt: each execution alone, or with *together* all of a case."""
-    found: dict[str, list[Execution]] = {}
-    for each in executions:
-        found.setdefault(each.case.id if together else str(each), []).append(each)
-    return list(found.values())
+    pieces_by_key: dict[str, list[Execution]] = {}
+    for execution in executions:
+        pieces_by_key.setdefault(execution.case.id if together else str(execution), []).append(execution)
+    return list(pieces_by_key.values())
 
 
 def mount_problems(key: str, mounts: Iterable[str | Path]) -> Iterator[str]:
@@ -358,7 +406,10 @@ def skill_problems(key: str, skills: Iterable[Path]) -> Iterator[str]:
     for skill in skills:
         try:
             with refusals():
-                if not (skill / "SKILL.md").is_file():
+                if not can_be_given(skill):
+                    with suppress(FileNotFoundError, NotADirectoryError):
+                        # A folder that cannot be read may have one.
+                        (skill / "SKILL.md").stat()
                     yield f"{key}: {skill} is not a skill: it has no SKILL.md"
         except PathRefused as error:
             yield f"{key}: {error.message}"
@@ -402,14 +453,14 @@ def _left_out(plan: Plan) -> Iterator[str]:
 
 def _listing(executions: Sequence[Execution], lines: Sequence[str]) -> Iterator[str]:
     """Yield the line of each execution; below the first one of a case, its claims."""
-    from whet.reading.claim_objects import write_object  # noqa: PLC0415 - only this needs it, and every command imports plans
+    from whet.reading.claims.objects import write_object  # only this needs it, and every command imports plans
 
-    seen: set[str] = set()
+    shown_cases: set[str] = set()
     for execution, line in zip(executions, lines, strict=True):
         yield line
         case = execution.case
-        if case.id not in seen:
-            seen.add(case.id)
+        if case.id not in shown_cases:
+            shown_cases.add(case.id)
             for check in case.checks:
                 if check.grader == "claim":
                     turn = f"turn {check.turn}: " if check.turn else ""
@@ -426,6 +477,8 @@ def _turns(case: Case) -> Iterator[str]:
 def _row(execution: Execution) -> tuple[str, str, str, str]:
     limits = execution.limits
     parts = [count(execution.trials, "trial"), *_turns(execution.case), f"{limits.timeout_s:g} s"]
+    if execution.case.split is not None:
+        parts.insert(0, execution.case.split)
     if limits.max_steps is not None:
         parts.append(f"at most {count(limits.max_steps, 'step')}")
     if limits.budget_usd is not None:

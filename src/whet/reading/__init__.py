@@ -1,1 +1,1 @@
-"""Reading: other people's text becomes checked values, and each problem has its place."""
+"""Read what people write: text, paths, documents, fields, patterns and schemas, each with the place of a mistake."""

@@ -54,7 +54,7 @@ _OF_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 
 
 def is_public(text: str) -> bool:
-    """Return whether the address *text*, or the IPv4 address that it stands for, is one of the public internet."""
+    """Return whether the address *text*, or the IPv4 address that it contains, is one of the public internet."""
     address = _of_ipv4(ip_address(text.partition("%")[0]))
     if isinstance(address, IPv4Address):
         return not _is_in(address, _SPECIAL_4)

@@ -15,7 +15,8 @@ from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import Problem
 
 Value: TypeAlias = "str | int | float | bool | tuple[Node, ...] | Mapping[str, Node] | None"
@@ -36,7 +37,7 @@ class DocumentError(ValueError):
         self.hint = hint
 
     def problem(self, file: Path) -> Problem:
-        """Return it as a problem of *file*."""
+        """Return the error as a problem of *file*."""
         place = f"line {self.line}" if self.line else None
         return Problem(file=str(file), field=place, message=self.message, hint=self.hint)
 
@@ -45,16 +46,15 @@ class TooMuch(DocumentError):
     """A text that is not read to its end, because it holds more than anybody writes."""
 
 
-def refuse_long_number(written: str, place: Iterable[str | int], line: int) -> None:
+def refuse_long_number(number: str, place: Iterable[str | int], line: int) -> None:
     """Raise `DocumentError` if a number has too many characters; *place* is the keys and indexes that lead to it."""
-    if len(written) > LONGEST_NUMBER:
+    if len(number) > LONGEST_NUMBER:
         steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
-        message = f"number is too long: it has {len(written):,} characters, and may have {LONGEST_NUMBER}"
+        message = f"number is too long: it has {len(number):,} characters, and may have {LONGEST_NUMBER}"
         raise TooMuch(": ".join(part for part in (steps.lstrip("."), message) if part), line=line)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A value, its line, and if it is not a string, how it is written."""
 
     value: Value
@@ -73,16 +73,16 @@ class Node:
 
     def at(self, path: str) -> Node:
         """Return the innermost node that exists on *path*, such as `cases[3].env.HOME`."""
-        node, rest = self, path
-        while rest and (step := node._step(rest)) is not None:
-            node, rest = step
+        node, remainder = self, path
+        while remainder and (step := node._step(remainder)) is not None:
+            node, remainder = step
         return node
 
     def _step(self, path: str) -> tuple[Node, str] | None:
         match self.value:
-            case tuple() if found := _INDEX.match(path):
-                index = int(found[1])
-                return (self.value[index], path[found.end() :]) if index < len(self.value) else None
+            case tuple() if match := _INDEX.match(path):
+                index = int(match[1])
+                return (self.value[index], path[match.end() :]) if index < len(self.value) else None
             case Mapping():
                 names = [path.partition(".")[0].partition("[")[0], *self.value]
                 # A name may have a dot or a bracket in it.
@@ -97,8 +97,7 @@ def _leads(path: str, name: str) -> bool:
     return path.startswith(name) and path[len(name) : len(name) + 1] in ("", ".", "[")
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Struct, frozen=True):
     """A key that is repeated in one object; the first one counts, so that the rest can be checked."""
 
     key: str
@@ -106,8 +105,7 @@ class Repeat:
     first: int
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """The root of a document, and the keys that are repeated in one object."""
 
     root: Node
@@ -135,7 +133,7 @@ _STRINGS = JSONDecoder()
 
 def read_json(text: str) -> Document:
     """Parse *text*, with the line of every value; raises `DocumentError`."""
-    return _Reader(text).document()
+    return _JsonReader(text).document()
 
 
 # Deeper than any answer, and shallow enough for every walk over it.
@@ -205,13 +203,13 @@ _LONG = r'(?:(?:"([^"\\\n]*)"|(?<![\w.-])([\w.-]+))[ \t]*[:=]\s*)?[-+]?(?<![\d_]
 def too_long_in(text: str) -> str:
     """Return the message for JSON or TOML with a number that Python does not read: where, and how long it may be."""
     most = sys.get_int_max_str_digits()
-    found = re.search(_LONG % most, text)
-    key = found and (found[1] or found[2])
-    place = f"line {text.count(chr(10), 0, found.end()) + 1}: " if found else ""
+    match = re.search(_LONG % most, text)
+    key = match and (match[1] or match[2])
+    place = f"line {text.count(chr(10), 0, match.end()) + 1}: " if match else ""
     return f"{place}{f'{key[:60]}: ' if key else ''}number is too long: it may have {most:,} digits"
 
 
-class _Reader:
+class _JsonReader:
     """Reads a text once from start to end; `_at` is the position."""
 
     def __init__(self, text: str) -> None:
@@ -219,7 +217,7 @@ class _Reader:
         self._at = 0
         # The keys and indexes that lead to the position.
         self._place: list[str | int] = []
-        self._lines = [found.end() for found in re.finditer("\n", text)]
+        self._lines = [newline.end() for newline in re.finditer("\n", text)]
         self._repeats: list[Repeat] = []
 
     def document(self) -> Document:
@@ -240,8 +238,8 @@ class _Reader:
         return self._scalar(line)
 
     def _scalar(self, line: int) -> Node:
-        found = _WORD.match(self._text, self._at)
-        word = found[0] if found else ""
+        match = _WORD.match(self._text, self._at)
+        word = match[0] if match else ""
         if word in _CONSTANTS:
             self._at += len(word)
             return Node(_CONSTANTS[word], line, word)
@@ -253,9 +251,9 @@ class _Reader:
         return Node(float(word) if number["fraction"] else int(word), line, word)
 
     def _object(self) -> dict[str, Node]:
-        found: dict[str, Node] = {}
+        members: dict[str, Node] = {}
         self._at += 1
-        while self._goes_on("}", first=not found):
+        while self._goes_on("}", first=not members):
             if self._next() != '"':
                 raise self._error("needs a key in double quotes here", hint=self._about_keys())
             line = self._line()
@@ -264,18 +262,18 @@ class _Reader:
                 raise self._error(f'needs a colon after "{key}"')
             self._at += 1
             value = self._member(key)
-            if key in found:
-                self._repeats.append(Repeat(key, line, found[key].line))
+            if key in members:
+                self._repeats.append(Repeat(key, line, members[key].line))
             else:
-                found[key] = value
-        return found
+                members[key] = value
+        return members
 
     def _array(self) -> tuple[Node, ...]:
-        found: list[Node] = []
+        items: list[Node] = []
         self._at += 1
-        while self._goes_on("]", first=not found):
-            found.append(self._member(len(found)))
-        return tuple(found)
+        while self._goes_on("]", first=not items):
+            items.append(self._member(len(items)))
+        return tuple(items)
 
     def _member(self, step: str | int) -> Node:
         self._place.append(step)
@@ -320,9 +318,9 @@ class _Reader:
 
     def _next(self) -> str:
         """Return the next character that is not blank, or nothing."""
-        found = _BLANK.match(self._text, self._at)
-        assert found is not None
-        self._at = found.end()
+        blank = _BLANK.match(self._text, self._at)
+        assert blank is not None
+        self._at = blank.end()
         return self._text[self._at : self._at + 1]
 
     def _line(self) -> int:

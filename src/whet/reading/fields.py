@@ -6,11 +6,12 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, TypeGuard, TypeVar, cast, overload
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from whet.errors import Problem
 from whet.reading.documents import Node
 from whet.reading.text import did_you_mean, shorten, shown
@@ -35,9 +36,11 @@ ANY_VARIABLE = re.compile(r"[^=]+", re.DOTALL)
 MOST_HINTS = 100
 T = TypeVar("T")
 
+# How a text begins that `whet init` leaves to the author.
+UNWRITTEN = "TODO:"
 
-@dataclass(frozen=True, slots=True)
-class Language:
+
+class Language(Struct, frozen=True):
     """How a document writes what it holds, for messages about it."""
 
     show: Callable[[Any], str] = shown
@@ -46,8 +49,7 @@ class Language:
     a_flag: str = "true or false"
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(Struct):
     """The problems and warnings of one document, and what holds for all of its fields.
 
     With the `root` of the document, each problem has its line. If `null_is_missing`, a field that is null counts
@@ -83,8 +85,7 @@ class Findings:
         return f"{path} ({line})" if path else line
 
 
-@dataclass(slots=True)
-class Fields:
+class Fields(Struct):
     """Reads the fields of one object: returns each value checked, or notes a problem and returns None.
 
     `path` is the place of the object in its document, such as `cases[3].env`.
@@ -105,8 +106,8 @@ class Fields:
 
     def place(self, name: str) -> str:
         """Return the path of the field *name*."""
-        written = self.findings.language.name(name) if name else ""
-        return f"{self.path}.{written}" if self.path and name else written or self.path
+        label = self.findings.language.name(name) if name else ""
+        return f"{self.path}.{label}" if self.path and name else label or self.path
 
     def refuse_unknown(self, known: Sequence[str], aliases: Mapping[str, str] = MappingProxyType({})) -> None:
         """Note a problem for each field that nothing reads: most likely a slip that changes what is measured.
@@ -126,8 +127,8 @@ class Fields:
     def _meant(self, name: str, known: Sequence[str], aliases: Mapping[str, str]) -> str | None:
         if len(self.findings.problems) >= MOST_HINTS:
             return None
-        if meant := aliases.get(re.sub(r"[^a-z]", "", name.lower())):
-            return f'did you mean "{meant}"?'
+        if field := aliases.get(re.sub(r"[^a-z]", "", name.lower())):
+            return f'did you mean "{field}"?'
         return did_you_mean(name, known) or f"known: {', '.join(known)}"
 
     def given(self, name: str) -> Any:
@@ -185,11 +186,11 @@ class Fields:
             return ()
         if required and not value:
             self.problem(name, "must not be empty")
-        found = (
+        items = (
             self.checked(place, self.text_at(place, item, empty=empty, blank=blank), reason)
             for place, item in self.items(name)
         )
-        return tuple(text for text in found if text is not None)
+        return tuple(text for text in items if text is not None)
 
     def choice(self, name: str, words: Sequence[T], *, required: bool = False) -> T | None:
         """Read one of some *words*."""
@@ -199,9 +200,9 @@ class Fields:
         for word in words:
             if word == value:
                 return word
-        known = [str(word) for word in words]
-        hint = did_you_mean(value, known) if isinstance(value, str) else None
-        self.problem(name, f"must be one of {', '.join(known)}, not {self.shown(name, value)}", hint)
+        names = [str(word) for word in words]
+        hint = did_you_mean(value, names) if isinstance(value, str) else None
+        self.problem(name, f"must be one of {', '.join(names)}, not {self.shown(name, value)}", hint)
         return None
 
     @overload
@@ -239,7 +240,12 @@ class Fields:
             return default
         fits = is_number(value) and value <= most
         if not fits or (above is not None and value <= above) or (least is not None and value < least):
-            floor = f" above {above:g}" if above is not None else f" of at least {least:g}" if least is not None else ""
+            if above is not None:
+                floor = f" above {above:g}"
+            elif least is not None:
+                floor = f" of at least {least:g}"
+            else:
+                floor = ""
             ceiling = f" and at most {most:g}" if most < math.inf else ""
             if isinstance(value, str) and re.fullmatch(r"[0-9.]+", value):
                 hint = "leave out the quotes"
@@ -252,11 +258,11 @@ class Fields:
         if not self.has(name):
             return None
         value = self.given(name)
-        whole = isinstance(value, int) if exact else is_number(value) and value == int(value)
-        if not whole or isinstance(value, bool) or not least <= value <= most:
+        is_whole = isinstance(value, int) if exact else is_number(value) and value == int(value)
+        if not is_whole or isinstance(value, bool) or not least <= value <= most:
             ceiling = f" and at most {'2**53' if most == LARGEST_WHOLE else f'{most:,}'}"
-            if most == LARGEST_WHOLE and not (whole and value > most):
-                # It is only of interest to those who reach it.
+            if most == LARGEST_WHOLE and not (is_whole and value > most):
+                # The ceiling is only of interest to those who reach it.
                 ceiling = ""
             self.problem(name, f"must be an integer of at least {least}{ceiling}, not {self.shown(name, value)}")
             return None
@@ -296,11 +302,11 @@ class Fields:
 
     def variables(self, name: str, names: re.Pattern[str] = ANY_VARIABLE) -> dict[str, str]:
         """Read environment variables and their values; *names* is what their names must match."""
-        found = self.table(name)
-        for key, value in found.values.items():
-            found.checked(str(key), key, lambda key: variable_problem(key, names))
-            found.text_at(str(key), value, empty=True)
-        return {str(key): str(value) for key, value in found.values.items()}
+        table = self.table(name)
+        for key, value in table.values.items():
+            table.checked(str(key), key, lambda key: variable_problem(key, names))
+            table.text_at(str(key), value, empty=True)
+        return {str(key): str(value) for key, value in table.values.items()}
 
     def checked(self, name: str, value: T | None, reason: Callable[[T], str | None]) -> T | None:
         """Return *value*, unless there is a *reason* against it, which is noted."""
@@ -318,8 +324,10 @@ class Fields:
         return "***" if self.findings.is_secret(name) else self.shown(name, value)
 
     def _quoted(self, name: str, value: Any) -> str | None:
-        written = self._written(name) if isinstance(value, bool | int | float) else None
-        return f'put it in quotes: "{shorten(written)}"' if written else None
+        if isinstance(value, Mapping) and len(value) == 1 and self.findings.root is not None:
+            return "if it is YAML, put the text into quotes: a colon and a blank make an object of it"
+        source = self._written(name) if isinstance(value, bool | int | float) else None
+        return f'put it in quotes: "{shorten(source)}"' if source else None
 
     def _written(self, name: str) -> str | None:
         root = self.findings.root
@@ -346,7 +354,7 @@ DEEPEST = 64
 def unsound(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield the path and a message for each part of *value* that cannot be stored as JSON.
 
-    That is a text with a NUL or half a surrogate pair, a number that is none or too large, and nesting too deep.
+    JSON cannot store a NUL, half a surrogate pair, a number that is none or too large, or nesting that is too deep.
     """
     if depth > DEEPEST:
         yield path, f"is nested more than {DEEPEST} levels deep"

@@ -12,10 +12,10 @@ _LAST_PORT = 65_535
 
 def read_host(text: str) -> tuple[str, int] | None:
     """Return name and port, or None if *text* is not both."""
-    found = re.fullmatch(_HOST, text)
-    if found is None or not 0 < int(found["port"]) <= _LAST_PORT:
+    match = re.fullmatch(_HOST, text)
+    if match is None or not 0 < int(match["port"]) <= _LAST_PORT:
         return None
-    return found["host"].lower(), int(found["port"])
+    return match["host"].lower(), int(match["port"])
 
 
 def host_problem(text: str) -> str | None:
@@ -25,7 +25,7 @@ def host_problem(text: str) -> str | None:
     return None
 
 
-# The port that Ray Client listens on unless it is told another.
+# The port that Ray Client listens on by default.
 _CLIENT_PORT = 10_001
 LOCAL_CLUSTER = "ray"
 
@@ -34,16 +34,16 @@ def cluster_problem(text: str) -> str | None:
     """Return what is wrong with the name of a cluster, or None."""
     if text == LOCAL_CLUSTER:
         return None
-    found = read_host(text.removeprefix("ray://")) if text.startswith("ray://") else None
-    if found is None or found[0].startswith("*"):
+    address = read_host(text.removeprefix("ray://")) if text.startswith("ray://") else None
+    if address is None or address[0].startswith("*"):
         return (
             'must be "ray", or "ray://HEAD:PORT" with what `ray start --address` takes, such as "ray://10.0.0.1:6379"'
         )
-    if found[0].startswith("["):
+    if address[0].startswith("["):
         return "must have the name or the IPv4 address of the head: whet does not reach clusters by IPv6"
-    if found[1] == _CLIENT_PORT:
+    if address[1] == _CLIENT_PORT:
         return (
-            f"{found[1]} is the port of Ray Client, which whet does not use: start whet on a node of the cluster, "
+            f"{address[1]} is the port of Ray Client, which whet does not use: start whet on a node of the cluster, "
             "and name the port of `ray start --address`, which is 6379 unless you chose another"
         )
     return None

@@ -14,6 +14,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
@@ -55,9 +56,9 @@ def refusal(error: BaseException) -> UsageError | None:
         return None
     reason = error.strerror or type(error).__name__
     for path in paths if error.errno in _CLOSED else ():
-        if found := _closed(path):
-            tried, hint = found
-            return PathRefused(str(path), f"{tried}: {reason}", hint=hint)
+        if reason_and_hint := _find_closed(path):
+            action, hint = reason_and_hint
+            return PathRefused(str(path), f"{action}: {reason}", hint=hint)
     return PathRefused(str(paths[0]), f"cannot be used: {reason}", hint="name another path, or change this one")
 
 
@@ -67,8 +68,8 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if refused := refusal(error):
-            raise refused from error
+        if problem := refusal(error):
+            raise problem from error
         raise
 
 
@@ -80,9 +81,9 @@ def _here_is_gone() -> bool:
     return False
 
 
-def _closed(path: Path) -> tuple[str, str] | None:
+def _find_closed(path: Path) -> tuple[str, str] | None:
     """Return what cannot be done with *path* and what blocks it; None if it looks open."""
-    path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() asks the very folders that are closed
+    path = Path(os.path.abspath(path))
     for folder in reversed(path.parents):
         if not os.path.lexists(folder):
             # The rest of the path would be made from here.
@@ -103,9 +104,9 @@ def _closed(path: Path) -> tuple[str, str] | None:
 
 
 def _open_it(path: Path, action: str) -> str:
-    found = path.stat()
-    owner, group = _user(found.st_uid), _group(found.st_gid)
-    facts = f"{path} belongs to {owner}, group {group}, mode {stat.S_IMODE(found.st_mode):04o}"
+    status = path.stat()
+    owner, group = _user(status.st_uid), _group(status.st_gid)
+    facts = f"{path} belongs to {owner}, group {group}, mode {stat.S_IMODE(status.st_mode):04o}"
     return f"{facts}: let {_user(os.geteuid())} {action} it, or name another path"
 
 
@@ -121,6 +122,21 @@ def _group(number: int) -> str:
         return grp.getgrgid(number).gr_name
     except KeyError:
         return f"gid {number}"
+
+
+def why_no_folder(path: Path) -> str:
+    """Return what is wrong with a path that is to be a folder and is none."""
+    return "is a file and not a folder" if path.exists() else "no such folder"
+
+
+def nearest_beside(path: Path) -> str | None:
+    """Return a hint with what has nearly that name and lies beside it."""
+    try:
+        beside = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return None
+    near = get_close_matches(path.name, beside, n=1)
+    return f'did you mean "{path.parent / near[0]}"?' if near else None
 
 
 def clean_path(written: str) -> str:
@@ -152,6 +168,7 @@ def path_warnings(path: str) -> tuple[str, ...]:
 
 
 _LONGEST = 1000
+_WILDCARDS = {"*": "[^/]*", "?": "[^/]"}
 
 
 def glob_problem(pattern: str) -> str | None:
@@ -178,11 +195,11 @@ class Globs:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         parts = [_parts(pattern) for pattern in patterns]
-        self._whole = [re.compile(_expression(each) + "(?:/.*)?", re.DOTALL) for each in parts if each]
-        above = {tuple(each[:count]) for each in parts for count in range(1, len(each))}
-        self._above = [re.compile(_expression(list(each)), re.DOTALL) for each in above]
-        exact = [each for each in above if "**" not in each]
-        self._exact = [re.compile(_expression(list(each)), re.DOTALL) for each in exact]
+        self._whole = [re.compile(_expression(names) + "(?:/.*)?", re.DOTALL) for names in parts if names]
+        above = {tuple(names[:count]) for names in parts for count in range(1, len(names))}
+        self._above = [re.compile(_expression(list(names)), re.DOTALL) for names in above]
+        exact = [names for names in above if "**" not in names]
+        self._exact = [re.compile(_expression(list(names)), re.DOTALL) for names in exact]
 
     def __bool__(self) -> bool:
         return bool(self._whole)
@@ -223,9 +240,7 @@ def _expression(parts: list[str]) -> str:
 
 
 def _segment(part: str) -> str:
-    return "".join(
-        "[^/]*" if char == "*" else "[^/]" if char == "?" else re.escape(char) for char in re.sub(r"\*+", "*", part)
-    )
+    return "".join(_WILDCARDS.get(char) or re.escape(char) for char in re.sub(r"\*+", "*", part))
 
 
 REMOTE = ("r2://", "s3://", "http://", "https://")
@@ -247,14 +262,14 @@ def inside_problem(path: str) -> str | None:
 
 def reference_problem(reference: str, *, remote_only: bool) -> str | None:
     """Return why *reference* does not name an archive; None if it does."""
-    lowered = reference.lower()
-    if lowered.startswith(REMOTE):
-        if lowered.startswith(("r2://", "s3://")) and not _BUCKET.fullmatch(reference.lower()):
+    address = reference.lower()
+    if address.startswith(REMOTE):
+        if address.startswith(("r2://", "s3://")) and not _BUCKET.fullmatch(reference.lower()):
             return "must name a bucket and a key, such as r2://bucket/folder/archive.tar.gz"
         return None
     if remote_only:
         return f"must begin with one of {', '.join(REMOTE)}"
-    if _SCHEME.match(reference) and not lowered.startswith("file://"):
+    if _SCHEME.match(reference) and not address.startswith("file://"):
         return f"has an unknown scheme; known: {', '.join(REMOTE)}, file:// and paths"
     return None
 

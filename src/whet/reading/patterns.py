@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+from regress import Regex, RegressError
+
 from whet.errors import ClaimError
-
-if TYPE_CHECKING:
-    from regress import Regex
-
 
 _WHOLE = re.compile(r"/(?P<source>.*)/(?P<flags>[a-zA-Z]*)", re.DOTALL)
 _COUNT = "imsu"
@@ -29,8 +26,7 @@ _OTHER_ANCHOR = re.compile(r"(?<!\\)(?:\\\\)*\\([AZz])")
 _CODE_POINT = re.compile(r"(?<!\\)(?:\\\\)*\\u\{[0-9a-fA-F]+\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """A regular expression of JavaScript, as written between its slashes, and the flags that count."""
 
     source: str
@@ -42,16 +38,16 @@ class Pattern:
 
 def looks_whole(text: str) -> bool:
     """Return whether all of *text* is `/.../` with flags."""
-    found = _WHOLE.fullmatch(text)
-    return found is not None and set(found["flags"]) <= set(_COUNT + _WITHOUT_EFFECT + "v")
+    match = _WHOLE.fullmatch(text)
+    return match is not None and set(match["flags"]) <= set(_COUNT + _WITHOUT_EFFECT + "v")
 
 
 def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
     """Parse `/source/flags`, with warnings; raises `ClaimError` if JavaScript would."""
-    found = _WHOLE.fullmatch(text)
-    if found is None:
+    match = _WHOLE.fullmatch(text)
+    if match is None:
         raise ClaimError("a pattern is between slashes", hint=f"write /{text.strip('/')}/")
-    source, flags = found["source"], found["flags"]
+    source, flags = match["source"], match["flags"]
     _check_flags(flags)
     if not source:
         raise ClaimError("the pattern is empty, and would match anything")
@@ -63,8 +59,6 @@ def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
 @lru_cache
 def compiled(pattern: Pattern) -> Regex:
     """Return the compiled pattern."""
-    from regress import Regex  # noqa: PLC0415 - only suites with patterns need it
-
     return Regex(pattern.source, pattern.flags)
 
 
@@ -82,33 +76,45 @@ def _check_flags(flags: str) -> None:
 
 
 def _check_source(pattern: Pattern) -> None:
-    from regress import RegressError  # noqa: PLC0415 - as above
-
     if len(pattern.source) > _LONGEST:
         raise ClaimError(f"the pattern has more than {_LONGEST:,} characters")
     try:
         compiled(pattern)
     except RegressError as error:
-        said = str(error).rstrip(".")
+        reason = str(error).rstrip(".")
         hint = next((hint for spelling, hint in _OF_OTHERS if spelling.search(pattern.source)), None)
-        raise ClaimError(f"{pattern} is not a regular expression: {said[:1].lower()}{said[1:]}", hint=hint) from None
+        raise ClaimError(
+            f"{pattern} is not a regular expression: {reason[:1].lower()}{reason[1:]}", hint=hint
+        ) from None
     except UnicodeEncodeError:
         raise ClaimError("the pattern holds half a surrogate pair") from None
 
 
 def _warnings(pattern: Pattern, flags: str) -> list[str]:
-    found = [f"the flag {flag} has no effect: a file is searched once" for flag in _WITHOUT_EFFECT if flag in flags]
+    warnings = [f"the flag {flag} has no effect: a file is searched once" for flag in _WITHOUT_EFFECT if flag in flags]
     if anchor := _OTHER_ANCHOR.search(pattern.source):
-        found.append(f"\\{anchor[1]} is the letter {anchor[1]} in JavaScript; the ends of a text are ^ and $")
+        warnings.append(f"\\{anchor[1]} is the letter {anchor[1]} in JavaScript; the ends of a text are ^ and $")
     code_point = _CODE_POINT.search(pattern.source)
     if code_point and "u" not in pattern.flags:
-        found.append(f"{code_point[0]} is a character only with the flag u in JavaScript; write {pattern}u")
-    return found
+        warnings.append(f"{code_point[0]} is a character only with the flag u in JavaScript; write {pattern}u")
+    return warnings
 
 
 def pattern_of(text: str) -> Pattern:
     """Parse a regular expression with or without slashes around it; raises `ClaimError`."""
     return read_pattern(text if looks_whole(text) else f"/{text}/")[0]
+
+
+_LEADING = re.compile(r"\(\?([a-zA-Z]+)\)")
+
+
+def flagged_pattern(text: str) -> Pattern:
+    """Return a regular expression of JavaScript that may begin with flags, such as `(?i)`; raises `ClaimError`."""
+    flags, source = "", text
+    while match := _LEADING.match(source):
+        flags += match[1]
+        source = source[match.end() :]
+    return read_pattern(f"/{source}/{''.join(sorted(set(flags)))}")[0]
 
 
 _INLINE = re.compile(r"\(\?(?P<on>[imnsx]*)(?:-(?P<off>[imnsx]+))?\)")
@@ -123,15 +129,15 @@ _OF_DOTNET = re.compile(
 def dotnet_pattern(text: str) -> Pattern:
     """Return a regular expression of .NET, which ignores case, as one of JavaScript; raises `ClaimError`."""
     flags, source = {"i"}, text
-    while found := _INLINE.match(source):
-        flags = (flags | set(found["on"])) - set(found["off"] or "")
-        source = source[found.end() :]
+    while match := _INLINE.match(source):
+        flags = (flags | set(match["on"])) - set(match["off"] or "")
+        source = source[match.end() :]
     for flag in sorted(flags & {"n", "x"}):
         raise ClaimError(f"the flag {flag} of .NET has no equal in JavaScript")
     if re.search(r"(?<!\\)(?:\\\\)*\\[pP]\{", source):
         flags.add("u")
-    translated = _OF_DOTNET.sub(lambda found: _translated(found, several_lines="m" in flags), source)
-    return read_pattern(f"/{translated}/{''.join(sorted(flags))}")[0]
+    javascript = _OF_DOTNET.sub(lambda match: _translated(match, several_lines="m" in flags), source)
+    return read_pattern(f"/{javascript}/{''.join(sorted(flags))}")[0]
 
 
 def _translated(found: re.Match[str], *, several_lines: bool) -> str:

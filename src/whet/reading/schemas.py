@@ -22,16 +22,16 @@ def check_schema(schema: Any) -> None:
 
 def schema_problems(schema: Any, value: Any) -> list[str]:
     """Return what *schema* (2020-12 unless it says otherwise) does not allow in *value*, each with its place."""
-    found = [
+    problems = [
         f"{'/'.join(map(str, error.instance_path)) or '(the whole)'}: {shorten(error.message, _SHOWN)}"
         for error, _ in zip(_validator(schema).iter_errors(value), range(_MOST + 1), strict=False)
     ]
-    return found if len(found) <= _MOST else [*found[:_MOST], "and more"]
+    return problems if len(problems) <= _MOST else [*problems[:_MOST], "and more"]
 
 
 def _validator(schema: Any) -> Any:
     # Only here: most commands need no schema, and should not wait for the library.
-    import jsonschema_rs  # noqa: PLC0415
+    import jsonschema_rs
 
     if not isinstance(schema, Mapping | bool):
         raise SchemaTrouble("must be an object, or true or false")

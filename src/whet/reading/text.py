@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from whet.errors import ClaimError
 
@@ -21,8 +21,11 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]{1,8}[0-~]"
     r"|\x1b[0-Z\\^-~]"
 )
-# What is left of C0 and C1, marks that turn the reading direction around, and halves of characters.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+# What is left of C0 and C1, marks that turn the reading direction around, halves of characters, and tags, in which
+# nobody but a language model sees a text.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
 _MESSAGE_CHARACTERS = 20_000
 
 
@@ -41,7 +44,7 @@ def shown(value: Any, most: int = 60, *, quotes: bool = True) -> str:
     except RecursionError:
         return "something that is nested too deeply"
     except ValueError:
-        # It refers to itself, or has a number with too many digits.
+        # The value refers to itself, or has a number with too many digits.
         text = written(value)
     return printable(shorten(text, most))
 
@@ -75,7 +78,9 @@ def one_line(text: str, most: int = 200) -> str:
 
 def printable(text: str) -> str:
     """Return *text* with escapes for characters that move a cursor or cannot be written, such as a line break."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def escape_surrogates(text: str) -> str:
@@ -85,14 +90,18 @@ def escape_surrogates(text: str) -> str:
 
 def excerpt(text: str, *, lines: int = 15, width: int = 200) -> tuple[str, ...]:
     """Return the lines of *text*, made harmless, without the middle ones if there are too many."""
-    found = [middle(line.rstrip(), width) for line in clean(bounded(text)).strip("\n").split("\n")]
-    if len(found) <= lines:
-        return tuple(found)
+    pieces = [middle(line.rstrip(), width) for line in clean(bounded(text)).strip("\n").split("\n")]
+    if len(pieces) <= lines:
+        return tuple(pieces)
     head = lines * 2 // 3
     tail = lines - head - 1
     # Counted in the text itself: what is looked at here may already be shortened.
-    left_out = max(len(found), text.strip("\r\n").count("\n") + 1) - head - tail
-    return (*found[:head], f"… {count(left_out, 'line')} left out …", *found[len(found) - tail :])
+    left_out = max(len(pieces), text.strip("\r\n").count("\n") + 1) - head - tail
+    return (
+        *pieces[:head],
+        f"… {count(left_out, 'line')} left out …",
+        *pieces[len(pieces) - tail :],
+    )
 
 
 def bounded(text: str, most: int = _MESSAGE_CHARACTERS) -> str:
@@ -111,8 +120,8 @@ def did_you_mean(word: str, known: Sequence[str]) -> str | None:
 
 def listed(names: Sequence[str], most: int = 5) -> str:
     """Return the first *most* of *names*, and how many more there are."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    first_names = ", ".join(names[:most])
+    return first_names if len(names) <= most else f"{first_names} and {len(names) - most} more"
 
 
 def quoted(names: Sequence[str], most: int = 12) -> str:
@@ -133,6 +142,21 @@ def _columns(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+def fitted(text: str, columns: int) -> str:
+    """Return *text*, or its two ends around a sign if it takes more than so many *columns* of a terminal."""
+    if width(text) <= columns:
+        return text
+    head, tail, room = "", "", columns - 1
+    for first, last in zip(text, reversed(text), strict=True):
+        if width(f"{head}{first}{tail}") > room:
+            break
+        head += first
+        if width(f"{head}{last}{tail}") > room:
+            break
+        tail = last + tail
+    return f"{head}…{tail}"
+
+
 def left(text: str, columns: int) -> str:
     """Return *text* with blanks after it."""
     return text + " " * max(0, columns - width(text))
@@ -145,8 +169,8 @@ def right(text: str, columns: int) -> str:
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return each row as a line, with the columns of all rows below one another."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(left, row, widths)).rstrip() for row in rows]
 
 
 def duration(seconds: float) -> str:
@@ -156,9 +180,9 @@ def duration(seconds: float) -> str:
     tenths = round(seconds * 10)
     if tenths < 600:  # noqa: PLR2004 - a minute
         return f"{tenths / 10:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     if minutes < 60:  # noqa: PLR2004 - an hour
-        return f"{minutes} min {rest:02d} s"
+        return f"{minutes} min {remainder:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
@@ -184,13 +208,24 @@ def percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
+def percent_range(low: float, high: float) -> str:
+    """Format a range of shares: 14 to 41 %."""
+    return f"{low * 100:.0f} to {high * 100:.0f} %"
+
+
+def points(value: float, *, sign: bool = True) -> str:
+    """Format a share as percentage points: +12.5, -100."""
+    percent_points = round(100 * value, 1) + 0.0
+    return f"{percent_points:+.3g}" if sign else f"{percent_points:.3g}"
+
+
 def path_for_people(path: Path, cwd: Path) -> str:
     """Return *path* as you can open it from *cwd*: relative if it is below, else absolute."""
     try:
-        shown = path.relative_to(cwd)
+        short_path = path.relative_to(cwd)
     except ValueError:
-        shown = path
-    return clean(str(shown)).replace("\n", "")
+        short_path = path
+    return clean(str(short_path)).replace("\n", "")
 
 
 def check_text(text: str, what: str) -> str:
@@ -202,3 +237,20 @@ def check_text(text: str, what: str) -> str:
     except UnicodeEncodeError:
         raise ClaimError(f"the {what} holds half a surrogate pair") from None
     return text
+
+
+def is_smart(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether *stream* is a terminal that understands escape sequences."""
+    return stream.isatty() and environ.get("TERM") != "dumb"
+
+
+def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether to use colour on *stream*: on terminals, with FORCE_COLOR elsewhere too, never with NO_COLOR."""
+    if environ.get("NO_COLOR"):
+        return False
+    return is_smart(stream, environ) or is_on(environ.get("FORCE_COLOR"))
+
+
+def is_on(value: str | None) -> bool:
+    """Return whether the *value* of a variable turns something on."""
+    return value is not None and value.lower() not in ("", "0", "false", "no")

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import ConfigError
 from whet.reading.documents import too_long_in
 from whet.reading.fields import Language
@@ -49,8 +50,7 @@ def dotted(key: tuple[str, ...]) -> str:
 TOML = Language(show=_show, name=_quote, an_object="a table")
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsFile:
+class SettingsFile(Struct, frozen=True):
     """A settings file that was read: its content and its name for messages."""
 
     path: Path
@@ -72,10 +72,10 @@ def find_own(path: Path) -> SettingsFile | None:
 def read_file(path: Path, label: str | None = None) -> SettingsFile:
     """Read the settings file at *path*, which must exist."""
     if path.name == PYPROJECT:
-        found = find_shared(path)
-        if found is None:
+        settings = find_shared(path)
+        if settings is None:
             raise ConfigError(f"{path}: no [tool.whet] table" if path.is_file() else f"{path}: no such file")
-        return found
+        return settings
     label = label or path.name
     return SettingsFile(path, label, _parse(_read(path), label))
 
@@ -84,20 +84,20 @@ def find_user_file(environ: Mapping[str, str]) -> SettingsFile | None:
     """Read the user's own settings; None if there are none."""
     home, base = environ.get("HOME"), environ.get("XDG_CONFIG_HOME", "")
     # The XDG specification says to ignore a relative folder.
-    if not os.path.isabs(base):  # noqa: PTH117
+    if not os.path.isabs(base):
         if not home:
             return None
         base = f"{home}/.config"
     path = Path(base, "whet", "config.toml")
-    if not os.path.isfile(path):  # noqa: PTH113
+    if not os.path.isfile(path):
         return None
-    shown = f"~/{path.relative_to(home)}" if home and path.is_relative_to(home) else str(path)
-    return read_file(path, f"user file {shown}")
+    label = f"~/{path.relative_to(home)}" if home and path.is_relative_to(home) else str(path)
+    return read_file(path, f"user file {label}")
 
 
 def find_shared(path: Path) -> SettingsFile | None:
     """Read the settings in the `pyproject.toml` at *path*; None if there are none."""
-    if not os.path.isfile(path):  # noqa: PTH113
+    if not os.path.isfile(path):
         return None
     text = _read(path)
     # Most pyproject files on the way up do not mention us: parsing them takes time, and their errors are not ours.
@@ -139,8 +139,8 @@ def _parse(text: str, label: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
-        found = _AT_LINE.search(message)
-        line = int(found[1]) if found else len(text.splitlines())
+        match = _AT_LINE.search(message)
+        line = int(match[1]) if match else len(text.splitlines())
         message = _AT_LINE.sub("", message).removesuffix(_AT_END)
         raise ConfigError(f"{label}: line {line}: {message[:1].lower()}{message[1:]}") from error
     except ValueError as error:
@@ -153,8 +153,7 @@ _REPOSITORY = ".git"
 _ROOT = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class SettingsSearch(Struct, frozen=True):
     """What a search found.
 
     `last` is the folder that it ended in, if that is not the top of the file system. `foreign` says which file ended
@@ -166,23 +165,23 @@ class Search:
     foreign: str | None = None
 
 
-def search_settings(folder: Path) -> Search:
+def search_settings(folder: Path) -> SettingsSearch:
     """Find the settings file for *folder*: in the first folder upwards that has one, within the project."""
     for place in (folder, *folder.parents):
         for path in (place / PROJECT_FILE, place / PYPROJECT):
             if reason := _distrusted(path):
-                return Search(last=place, foreign=reason)
-        own, shared = find_own(place / PROJECT_FILE), find_shared(place / PYPROJECT)
-        if own and shared:
+                return SettingsSearch(last=place, foreign=reason)
+        project_file, pyproject = find_own(place / PROJECT_FILE), find_shared(place / PYPROJECT)
+        if project_file and pyproject:
             raise ConfigError(
                 f"{place}: both {PROJECT_FILE} and [tool.whet] of {PYPROJECT} hold settings",
                 hint="keep one of them",
             )
-        if own or shared:
-            return Search(own or shared, last=place)
+        if project_file or pyproject:
+            return SettingsSearch(project_file or pyproject, last=place)
         if is_project_root(place):
-            return Search(last=place)
-    return Search()
+            return SettingsSearch(last=place)
+    return SettingsSearch()
 
 
 def find_project(folder: Path) -> Path | None:
@@ -190,8 +189,8 @@ def find_project(folder: Path) -> Path | None:
     root = next((place for place in (folder, *folder.parents) if is_project_root(place)), None)
     if root is not None:
         return root
-    found = search_settings(folder).file
-    return found.path.parent if found else None
+    settings = search_settings(folder).file
+    return settings.path.parent if settings else None
 
 
 def is_project_root(folder: Path) -> bool:
@@ -220,19 +219,19 @@ def _may_hold_settings(path: Path) -> bool:
 
 def _stranger(path: Path) -> str | None:
     """Return the owner of *path*, or of the link at it, who is neither we nor root; None if there is no such one."""
-    trusted = _trusted()
+    owners = _trusted_users()
     for look in (os.lstat, os.stat):
         try:
             owner = look(path).st_uid
         except OSError:
-            # It does not exist, is closed, or is a link to nowhere: the reader reports it.
+            # The file does not exist, is closed, or is a link to nowhere: the reader reports it.
             continue
-        if owner not in trusted:
+        if owner not in owners:
             return _name_of(owner)
     return None
 
 
-def _trusted() -> frozenset[int]:
+def _trusted_users() -> frozenset[int]:
     """Return the users that we trust: root, ourselves, and the user who became root to start us."""
     user = os.geteuid()
     before = os.environ.get("SUDO_UID", "")

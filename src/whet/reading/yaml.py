@@ -1,4 +1,4 @@
-"""JSON and YAML files: read them with or without lines, and see which kind of suite they hold.
+"""JSON and YAML files: read them with or without lines.
 
 YAML is 1.2 with its core schema: `no` is a word, `010` is ten, and no tag makes objects. Documents are built from the
 events of the parser, because the library's composer calls itself for every level of nesting until the process dies.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import Problem, SuiteError
 from whet.reading.documents import (
     DEEPEST,
@@ -32,8 +32,6 @@ from whet.reading.text import shown
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 SUFFIXES = (".json", *_YAML_SUFFIXES)
-# One of these words is in every object that is no bench suite: a file without them need not be read twice.
-_WORDS = (b"cases_json", b"environment_ref", b"evals", b"scenarios", b"prompts", b"providers", b"targets")
 # More than people write, and few enough bytes to read at once.
 _LARGEST = 64 * 1024 * 1024
 _TAG = "tag:yaml.org,2002:"
@@ -44,6 +42,8 @@ _PLAIN = {
     "int": re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"),
     "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
 }
+# YAML 1.1 has keys that merge, and every reader of YAML 1.2 that people use has them too.
+_MERGE = "<<"
 _BASES = {"0o": 8, "0x": 16}
 # A few aliases of aliases unfold to more than a machine holds.
 _MOST_NODES = 1_000_000
@@ -60,14 +60,14 @@ def read_document(path: Path, *, number_keys: bool = False) -> Document:
 
     With *number_keys*, a key of YAML may be a number, and is the text that is written.
     """
-    text = _text(_data(path))
+    text = _text(read_data(path))
     return read_yaml(text, number_keys=number_keys) if path.suffix.lower() in _YAML_SUFFIXES else read_json(text)
 
 
 def read_plain(path: Path, *, number_keys: bool = False) -> Any:
     """Return the value in *path*, YAML by its suffix and otherwise JSON; raises `DocumentError`."""
     if path.suffix.lower() not in _YAML_SUFFIXES:
-        return load_json(_text(_data(path)))
+        return load_json(_text(read_data(path)))
     document = read_document(path, number_keys=number_keys)
     if document.repeats:
         double = document.repeats[0]
@@ -105,7 +105,8 @@ def checked_root(path: Path) -> Node:
     return document.root
 
 
-def _data(path: Path) -> bytes:
+def read_data(path: Path) -> bytes:
+    """Return the bytes of a document; raises `DocumentError` if there are too many, or none can be read."""
     try:
         return read_file(path, _LARGEST)
     except OSError as error:
@@ -121,75 +122,9 @@ def _text(data: bytes) -> str:
         raise DocumentError("is not UTF-8", line=line, hint="save it in UTF-8") from None
 
 
-def document_format(path: Path) -> str | None:
-    """Return the format of a JSON or YAML file by what it holds, so that no two formats claim one; None of others.
-
-    What cannot be read is a bench suite, whose reader says what is wrong with it.
-    """
-    if path.suffix.lower() not in SUFFIXES:
-        return None
-    try:
-        data = _data(path)
-        is_list = data.lstrip()[:1] in (b"[", b"-")
-        root = read_document(path).root if is_list or any(word in data for word in _WORDS) else None
-    except DocumentError:
-        root = None
-    return "bench" if root is None else _format_in(root)
-
-
-def _format_in(root: Node) -> str:
-    if eval_suite_in(root) is not None:
-        return "evals"
-    if isinstance(root.value, tuple):
-        keys = _keys_of_items(root)
-        return (
-            "eval-set"
-            if keys >= {"query", "should_trigger"}
-            else "agent-skills"
-            if "prompt" in keys and "inputData" not in keys
-            else "bench"
-        )
-    top = root.value if isinstance(root.value, Mapping) else {}
-    if "cases" in top:
-        return "bench"
-    # Many files have prompts, the results of promptfoo among them.
-    others = {"providers", "targets", "tests", "defaultTest"} & set(top)
-    if ("prompts" in top and others) or {"tests", "providers"} <= others or {"tests", "targets"} <= others:
-        return "promptfoo"
-    if "evals" in top:
-        keys = _keys_of_items(top["evals"])
-        # Rubrics that several suites share are written in the same way, without prompts.
-        return "agent-skills" if not keys or keys & {"prompt", "query"} else "bench"
-    return "scenarios" if "scenarios" in top else "bench"
-
-
-def _keys_of_items(root: Node) -> set[str]:
-    items = root.value if isinstance(root.value, tuple) else ()
-    return {key for item in items if isinstance(item.value, Mapping) for key in item.value}
-
-
-def eval_suite_in(root: Node) -> Node | None:
-    """Return the object that is an eval suite or a manifest: *root*, or its `suite`, as a service wraps it."""
-    for node in (root, root.value.get("suite") if isinstance(root.value, Mapping) else None):
-        if node is not None and isinstance(node.value, Mapping) and (_has_cases(node) or is_manifest(node)):
-            return node
-    return None
-
-
-def is_manifest(node: Node) -> bool:
-    """Return whether an object is an import manifest: task packages under `cases`."""
-    cases = node.value.get("cases") if isinstance(node.value, Mapping) else None
-    items = cases.value if cases is not None and isinstance(cases.value, tuple) else ()
-    return any(isinstance(item.value, Mapping) and "environment_ref" in item.value for item in items)
-
-
-def _has_cases(node: Node) -> bool:
-    return isinstance(node.value, Mapping) and "cases_json" in node.value
-
-
 def read_yaml(text: str, *, number_keys: bool = False, most_nodes: int = _MOST_NODES) -> Document:
     """Parse *text*, with the line of every value; raises `DocumentError`, or `TooMuch` beyond *most_nodes* values."""
-    import yaml  # noqa: PLC0415 - only suites in YAML need it
+    import yaml  # only suites in YAML need it
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     builder = _Builder(number_keys, most_nodes)
@@ -198,9 +133,9 @@ def read_yaml(text: str, *, number_keys: bool = False, most_nodes: int = _MOST_N
             builder.take(type(event).__name__, event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = " ".join(part for part in (error.context, error.problem) if part)
-        hint = next((hint for part, hint in _HINTS.items() if part in said), None)
-        raise DocumentError(f"cannot be read: {said}", line=mark.line + 1 if mark else None, hint=hint) from None
+        message = " ".join(part for part in (error.context, error.problem) if part)
+        hint = next((hint for part, hint in _HINTS.items() if part in message), None)
+        raise DocumentError(f"cannot be read: {message}", line=mark.line + 1 if mark else None, hint=hint) from None
     except yaml.reader.ReaderError as error:
         char = error.character if isinstance(error.character, str) else chr(error.character)
         line = text[: max(text.find(char), 0)].count("\n") + 1
@@ -210,8 +145,7 @@ def read_yaml(text: str, *, number_keys: bool = False, most_nodes: int = _MOST_N
     return builder.document()
 
 
-@dataclass(slots=True)
-class _Level:
+class _OpenNode(Struct):
     """An array or object that is being read; `weight` is how many nodes it unfolds to."""
 
     line: int
@@ -219,6 +153,7 @@ class _Level:
     is_object: bool
     items: list[Node] = field(default_factory=list)
     members: dict[str, Node] = field(default_factory=dict)
+    merged: list[Node] = field(default_factory=list)
     key: Node | None = None
     weight: int = 1
 
@@ -229,7 +164,7 @@ class _Builder:
     def __init__(self, number_keys: bool, most_nodes: int) -> None:
         self._number_keys = number_keys
         self._most_nodes = most_nodes
-        self._levels: list[_Level] = []
+        self._levels: list[_OpenNode] = []
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._repeats: list[Repeat] = []
         self._root: Node | None = None
@@ -254,7 +189,7 @@ class _Builder:
                 self._enter(event, line, is_object=kind.startswith("M"))
             case "SequenceEndEvent" | "MappingEndEvent":
                 level = self._levels.pop()
-                value: Value = level.members if level.is_object else tuple(level.items)
+                value: Value = _with_merged(level) if level.is_object else tuple(level.items)
                 self._add(Node(value, level.line), level.anchor, level.weight)
 
     def _place(self) -> Iterator[str | int]:
@@ -270,7 +205,7 @@ class _Builder:
             raise DocumentError(f"the tag {event.tag} is not supported", line=line, hint="leave the tag out")
         if len(self._levels) >= DEEPEST:
             raise TooMuch("is nested too deeply", line=line)
-        self._levels.append(_Level(line, event.anchor, is_object))
+        self._levels.append(_OpenNode(line, event.anchor, is_object))
 
     def _alias(self, name: str, line: int) -> tuple[Node, None, int]:
         if name not in self._anchors:
@@ -297,50 +232,66 @@ class _Builder:
             self._set(level, level.key, node)
             level.key = None
 
-    def _set(self, level: _Level, key: Node, node: Node) -> None:
+    def _set(self, level: _OpenNode, key: Node, node: Node) -> None:
         name = str(key.value)
-        if name in level.members:
+        if name == _MERGE:
+            level.merged += _objects_to_merge(node, key.line)
+        elif name in level.members:
             self._repeats.append(Repeat(name, key.line, level.members[name].line))
         else:
             level.members[name] = node
+
+
+def _objects_to_merge(node: Node, line: int) -> Iterable[Node]:
+    nodes = node.value if isinstance(node.value, tuple) else (node,)
+    if not all(isinstance(item.value, Mapping) for item in nodes):
+        raise DocumentError(f'"{_MERGE}" merges an object, or a list of objects', line=line)
+    return nodes
+
+
+def _with_merged(level: _OpenNode) -> dict[str, Node]:
+    """Return the members of an object, and those of objects that it merges which it does not have itself."""
+    members = dict(level.members)
+    for node in level.merged:
+        assert isinstance(node.value, Mapping)
+        members = {**node.value, **members}
+    return members
 
 
 def _key(node: Node, number_keys: bool) -> Node:
     if number_keys and node.written and isinstance(node.value, int | float):
         return Node(node.written, node.line)
     if not isinstance(node.value, str):
-        written = node.written or "this"
-        raise DocumentError(f"{written} is not a string, and cannot be a key", line=node.line, hint="put it in quotes")
-    if node.value == "<<":
-        raise DocumentError("YAML 1.2 has no merge keys", line=node.line, hint='put it into "defaults"')
+        source = node.written or "this"
+        raise DocumentError(f"{source} is not a string, and cannot be a key", line=node.line, hint="put it in quotes")
     return node
 
 
 def _scalar(event: Any, line: int, place: Iterable[str | int]) -> Node:
-    written = str(event.value)
-    kind = _kind(event, written)
+    source = str(event.value)
+    kind = _kind(event, source)
     if kind == "str":
-        return Node(written, line)
+        return Node(source, line)
     # An explicit tag may come before anything.
-    if kind not in _PLAIN or not _PLAIN[kind].fullmatch(written):
-        raise DocumentError(f'"{written[:40]}" cannot be read as {event.tag}', line=line, hint="leave the tag out")
-    refuse_long_number(written, place, line)
-    return Node(_VALUES[kind](written), line, written)
+    if kind not in _PLAIN or not _PLAIN[kind].fullmatch(source):
+        raise DocumentError(f'"{source[:40]}" cannot be read as {event.tag}', line=line, hint="leave the tag out")
+    refuse_long_number(source, place, line)
+    return Node(_VALUES[kind](source), line, source)
 
 
-def _kind(event: Any, written: str) -> str:
+def _kind(event: Any, source: str) -> str:
     if event.tag is not None and event.tag != "!":
         return str(event.tag).removeprefix(_TAG)
     plain = event.implicit[0]
-    return next((kind for kind, pattern in _PLAIN.items() if plain and pattern.fullmatch(written)), "str")
+    return next((kind for kind, pattern in _PLAIN.items() if plain and pattern.fullmatch(source)), "str")
 
 
-def _integer(written: str) -> int:
-    return int(written[2:], _BASES[written[:2]]) if written[:2] in _BASES else int(written)
+def _integer(source: str) -> int:
+    return int(source[2:], _BASES[source[:2]]) if source[:2] in _BASES else int(source)
 
 
-def _number(written: str) -> float:
-    return float(written.lower().replace(".inf", "inf").replace(".nan", "nan"))
+def _number(source: str) -> float:
+    return float(source.lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
 _VALUES: dict[str, Callable[[str], Value]] = {

@@ -1,1 +1,1 @@
-"""The record: what is kept of a run, and whether it is as it was written."""
+"""The record of a run: its folder, results and baselines, safe against loss and change."""

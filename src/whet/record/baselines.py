@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from collections.abc import Sequence
 from pathlib import Path
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from whet.errors import StoreError, UsageError
-from whet.model import wire
+from whet.model import codec
 from whet.model.comparison import MOST_TAKEN, ArmSamples, RunSamples, Sampled
 from whet.model.run import id_problem
+from whet.model.suite import Part
 from whet.record.folder import write_atomically, writing
 
 _SCHEMA = "whet/baseline/1"
 _FOLDER = "baselines"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trials:
+class _Trials(Struct, frozen=True, kw_only=True):
     """The trials of one case, a list for each figure: much shorter than an object for each trial."""
 
     value: tuple[float | None, ...]
@@ -25,7 +27,7 @@ class _Trials:
     seconds: tuple[float | None, ...]
     tokens: tuple[float | None, ...]
     steps: tuple[float | None, ...]
-    # What stands for the answer of each trial that a model judged; empty if it judged none.
+    # What identifies the answer of each trial that a model judged; empty if it judged none.
     judged: tuple[str | None, ...] = ()
     # Whether each errored for a reason that its agent and its checks have no part in; empty if none did.
     blameless: tuple[bool, ...] = ()
@@ -33,19 +35,17 @@ class _Trials:
     def is_even(self) -> bool:
         """Return whether all lists are of the same trials."""
         always = (self.cost_usd, self.seconds, self.tokens, self.steps)
-        at_times = (each for each in (self.judged, self.blameless) if each)
-        return {len(each) for each in (*always, *at_times)} == {len(self.value)}
+        at_times = (column for column in (self.judged, self.blameless) if column)
+        return {len(column) for column in (*always, *at_times)} == {len(self.value)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Arm:
+class _BaselineArm(Struct, frozen=True, kw_only=True):
     arm: str
     runner: str
     cases: dict[str, _Trials]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
+class Baseline(Struct, frozen=True, kw_only=True):
     """What a baseline file holds."""
 
     schema: str
@@ -56,29 +56,33 @@ class Baseline:
     saved_at: str
     weights: dict[str, float]
     digests: dict[str, str] = field(default_factory=dict)
+    splits: dict[str, Part] = field(default_factory=dict)
+    edited: tuple[str, ...] = ()
     # How often its run was looked at before it ended, as `RunSamples` has it: an arm may have ended as lucky as it was.
     grown_from: tuple[int, ...] = ()
     rounds_planned: int | None = None
     # The runs that its trials are of, and those whose failures selected its cases, as `RunSamples` has them.
     runs: tuple[str, ...] = ()
     selected_from: tuple[str, ...] = ()
-    arms: tuple[_Arm, ...]
+    arms: tuple[_BaselineArm, ...]
 
     def samples(self) -> RunSamples:
-        """Return its trials for a comparison; they ran at another time than those of any other run."""
+        """Return the trials of the baseline for a comparison; they ran at another time than the trials of any run."""
         arms = tuple(
             ArmSamples(
-                arm=each.arm,
-                runner=each.runner,
-                trials=tuple(trial for case, trials in each.cases.items() for trial in _sampled(case, trials)),
+                arm=arm.arm,
+                runner=arm.runner,
+                trials=tuple(trial for case, trials in arm.cases.items() for trial in _samples_of(case, trials)),
             )
-            for each in self.arms
+            for arm in self.arms
         )
         return RunSamples(
             name=self.name,
             arms=arms,
             weights=self.weights,
             digests=self.digests,
+            splits=self.splits,
+            edited=self.edited,
             grown_from=self.grown_from,
             rounds_planned=self.rounds_planned,
             runs=self.runs or (self.run_id,),
@@ -107,11 +111,13 @@ def save_baseline(path: Path, samples: RunSamples, *, suite: str, digest: str | 
         saved_at=saved_at,
         weights=dict(samples.weights),
         digests=dict(samples.digests),
+        splits=dict(samples.splits),
+        edited=samples.edited,
         grown_from=samples.grown_from,
         rounds_planned=samples.rounds_planned,
         runs=samples.runs,
         selected_from=samples.selected_from,
-        arms=tuple(_Arm(arm=each.arm, runner=each.runner, cases=_by_case(each)) for each in samples.arms),
+        arms=tuple(_BaselineArm(arm=arm.arm, runner=arm.runner, cases=_by_case(arm)) for arm in samples.arms),
     )
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,12 +126,12 @@ def save_baseline(path: Path, samples: RunSamples, *, suite: str, digest: str | 
 
 def _lines(document: Baseline) -> bytes:
     """Return the document with one line for each case, so that a change of it can be read."""
-    head = wire.encode_pretty(replace(document, arms=())).removesuffix(b"[]\n}\n")
+    head = codec.encode_pretty(replace(document, arms=())).removesuffix(b"[]\n}\n")
     arms = (
         b"\n    "
-        + wire.encode(replace(arm, cases={})).removesuffix(b"{}}")
+        + codec.encode(replace(arm, cases={})).removesuffix(b"{}}")
         + b"{"
-        + b",".join(b"\n      " + wire.encode({case: each})[1:-1] for case, each in arm.cases.items())
+        + b",".join(b"\n      " + codec.encode({case: trials})[1:-1] for case, trials in arm.cases.items())
         + b"\n    }}"
         for arm in document.arms
     )
@@ -135,25 +141,25 @@ def _lines(document: Baseline) -> bytes:
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline file; raises `UsageError` if there is none, and `StoreError` if it is not one."""
     try:
-        found = wire.decode_file(path, Baseline)
+        baseline = codec.decode_file(path, Baseline)
     except FileNotFoundError:
         raise UsageError(f"there is no baseline {path}", hint=f"store one: whet baseline save {path.stem}") from None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-    except wire.WireError as error:
+    except codec.WireError as error:
         raise StoreError(f"{path} is not a baseline: {error}") from error
-    if problem := _problem(found):
+    if problem := _problem(baseline):
         raise StoreError(f"{path} is not a baseline: {problem}")
-    return found
+    return baseline
 
 
-def _problem(found: Baseline) -> str | None:
+def _problem(baseline: Baseline) -> str | None:
     """Return what is wrong with a baseline that somebody may have edited."""
-    if found.schema != _SCHEMA:
-        return f'its schema is "{found.schema}", not {_SCHEMA}'
-    if len({(arm.arm, arm.runner) for arm in found.arms}) < len(found.arms):
+    if baseline.schema != _SCHEMA:
+        return f'its schema is "{baseline.schema}", not {_SCHEMA}'
+    if len({(arm.arm, arm.runner) for arm in baseline.arms}) < len(baseline.arms):
         return "it has an arm twice on one runner"
-    every = [trials for arm in found.arms for trials in arm.cases.values()]
+    every = [trials for arm in baseline.arms for trials in arm.cases.values()]
     if not all(value is None or 0 <= value <= 1 for trials in every for value in trials.value):
         return "a value is not between 0 and 1"
     amounts = [(each.cost_usd, each.seconds, each.tokens, each.steps) for each in every]
@@ -161,30 +167,33 @@ def _problem(found: Baseline) -> str | None:
         return "a case has lists of different lengths"
     if not all(each is None or 0 <= each <= MOST_TAKEN for four in amounts for amount in four for each in amount):
         return "a cost, a time or a number of tokens or steps is less than 0, or not a number"
-    return "a weight is less than 0" if min(found.weights.values(), default=0) < 0 else None
+    return "a weight is less than 0" if min(baseline.weights.values(), default=0) < 0 else None
 
 
 def _by_case(arm: ArmSamples) -> dict[str, _Trials]:
     cases: dict[str, list[Sampled]] = {}
     for trial in arm.trials:
         cases.setdefault(trial.case, []).append(trial)
-    return {
-        case: _Trials(
-            value=tuple(trial.value for trial in trials),
-            cost_usd=tuple(trial.cost_usd for trial in trials),
-            seconds=tuple(trial.seconds for trial in trials),
-            tokens=tuple(trial.tokens for trial in trials),
-            steps=tuple(trial.steps for trial in trials),
-            judged=tuple(trial.judged for trial in trials) if any(trial.judged for trial in trials) else (),
-            blameless=tuple(trial.blameless for trial in trials) if any(trial.blameless for trial in trials) else (),
-        )
-        for case, trials in sorted(cases.items())
-    }
+    return {case: _columns(trials) for case, trials in sorted(cases.items())}
 
 
-def _sampled(case: str, trials: _Trials) -> list[Sampled]:
+def _columns(trials: Sequence[Sampled]) -> _Trials:
+    judged = tuple(trial.judged for trial in trials)
+    blameless = tuple(trial.blameless for trial in trials)
+    return _Trials(
+        value=tuple(trial.value for trial in trials),
+        cost_usd=tuple(trial.cost_usd for trial in trials),
+        seconds=tuple(trial.seconds for trial in trials),
+        tokens=tuple(trial.tokens for trial in trials),
+        steps=tuple(trial.steps for trial in trials),
+        judged=judged if any(judged) else (),
+        blameless=blameless if any(blameless) else (),
+    )
+
+
+def _samples_of(case: str, trials: _Trials) -> list[Sampled]:
     columns = (trials.value, trials.cost_usd, trials.seconds, trials.tokens, trials.steps)
-    judged = trials.judged or (None,) * len(trials.value)
+    answers = trials.judged or (None,) * len(trials.value)
     blameless = trials.blameless or (False,) * len(trials.value)
     return [
         Sampled(
@@ -197,5 +206,5 @@ def _sampled(case: str, trials: _Trials) -> list[Sampled]:
             judged=answer,
             blameless=is_blameless,
         )
-        for value, cost, seconds, tokens, steps, answer, is_blameless in zip(*columns, judged, blameless, strict=True)
+        for value, cost, seconds, tokens, steps, answer, is_blameless in zip(*columns, answers, blameless, strict=True)
     ]

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from os.path import relpath
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from whet.dataclass import dataclass
 from whet.errors import StoreError
-from whet.model import wire
+from whet.model import codec
 from whet.model.comparison import ArmSamples, RunSamples, Sampled
 from whet.reading.text import count
 from whet.record.folder import BATCH_FILE, PRIVATE, RUN_FILE, find_run_folder, write_atomically, writing
-from whet.record.recorded_run import RecordedRun, read_run
+from whet.record.read.run import RecordedRun, read_run
 from whet.record.run_file import RunFile
 
 _RESTORE = "restore it, or name the runs that you have one by one"
@@ -29,45 +28,44 @@ class BatchedRun(Struct, frozen=True, kw_only=True):
     folder: str
 
 
-class Batch(Struct, frozen=True, kw_only=True):
+class Batch(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/batch/1"):
     """What batch.json says."""
 
-    schema: str = "whet/batch/1"
     runs: tuple[BatchedRun, ...] = ()
 
 
 def write_batch(folder: Path, runs: Sequence[tuple[str, Path]]) -> None:
     """Note in *folder* which runs belong together, each with its name."""
-    listed = tuple(BatchedRun(name=name, folder=relpath(run, folder)) for name, run in runs)
+    entries = tuple(BatchedRun(name=name, folder=relpath(run, folder)) for name, run in runs)
     with writing(folder):
-        write_atomically(folder / BATCH_FILE, wire.encode_pretty(Batch(runs=listed)), mode=PRIVATE)
+        write_atomically(folder / BATCH_FILE, codec.encode_pretty(Batch(runs=entries)), mode=PRIVATE)
 
 
 def find_batch(reference: str, output_dir: Path) -> Path | None:
     """Return the folder of the batch that *reference* names, or None if it names none."""
     folders = (folder for folder in (output_dir / reference, Path(reference)) if (folder / BATCH_FILE).is_file())
-    found = next(folders, None)
-    return found.resolve() if found else None
+    folder_path = next(folders, None)
+    return folder_path.resolve() if folder_path else None
 
 
 def read_batch(folder: Path) -> list[tuple[str, Path]]:
     """Return the runs of the batch in *folder*, each with its name; raises `StoreError` if one is not there."""
     path = folder / BATCH_FILE
     try:
-        batch = wire.decode_file(path, Batch)
-    except (OSError, wire.WireError) as error:
+        batch = codec.decode_file(path, Batch)
+    except (OSError, codec.WireError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
-    found: dict[Path, str] = {}
+    names: dict[Path, str] = {}
     for run in batch.runs:
         place = (folder / run.folder).resolve()
-        if place in found:
+        if place in names:
             raise StoreError(f"{path} names the run {place} twice", hint=_RESTORE)
         if not (place / RUN_FILE).is_file():
             raise StoreError(f"{path} names the run {place}, which does not exist", hint=_RESTORE)
-        found[place] = run.name
-    if not found:
+        names[place] = run.name
+    if not names:
         raise StoreError(f"{path} names no runs", hint=_RESTORE)
-    return [(name, place) for place, name in found.items()]
+    return [(name, place) for place, name in names.items()]
 
 
 def find_runs(reference: str, output_dir: Path) -> list[Path]:
@@ -76,8 +74,7 @@ def find_runs(reference: str, output_dir: Path) -> list[Path]:
     return [run for _, run in read_batch(batch)] if batch else [find_run_folder(reference, output_dir)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedBatch:
+class RecordedBatch(Struct, frozen=True, kw_only=True):
     """The runs of a batch, read as one; its cases are called `NAME/CASE`."""
 
     run_dir: Path
@@ -97,26 +94,30 @@ class RecordedBatch:
 
     def samples(self) -> RunSamples:
         """Return what the trials of all its runs say in a comparison; runs without arms have no part in it."""
-        found = [(name, run.samples()) for name, run in self.runs if run.lines]
-        compared = [(name, each) for name, each in found if len(each.names) > 1] or found
+        samples = [(name, run.samples()) for name, run in self.runs if run.lines]
+        parts = [(name, part) for name, part in samples if len(part.names) > 1] or samples
         trials: dict[tuple[str, str], list[Sampled]] = {}
-        for name, each in compared:
-            for arm in each.arms:
+        for name, part in parts:
+            for arm in part.arms:
                 own = (replace(trial, case=f"{name}/{trial.case}") for trial in arm.trials)
                 trials.setdefault((arm.arm, arm.runner), []).extend(own)
-        first = compared[0][1]
+        first = parts[0][1]
         return RunSamples(
             name=self.run_dir.name,
             arms=tuple(ArmSamples(arm=arm, runner=runner, trials=tuple(own)) for (arm, runner), own in trials.items()),
-            weights={f"{name}/{case}": weight for name, each in compared for case, weight in each.weights.items()},
-            digests={f"{name}/{case}": digest for name, each in compared for case, digest in each.digests.items()},
-            grown_from=tuple(sorted({size for _, each in compared for size in each.grown_from})),
-            interleaved=all(each.interleaved for _, each in compared),
-            runs=tuple(run for _, each in compared for run in each.runs),
-            selected_from=tuple(run for _, each in compared for run in each.selected_from),
+            weights={f"{name}/{case}": weight for name, part in parts for case, weight in part.weights.items()},
+            digests={f"{name}/{case}": digest for name, part in parts for case, digest in part.digests.items()},
+            splits={f"{name}/{case}": split for name, part in parts for case, split in part.splits.items()},
+            edited=tuple(f"{name}/{case}" for name, part in parts for case in part.edited),
+            grown_from=tuple(sorted({size for _, part in parts for size in part.grown_from})),
+            interleaved=all(part.interleaved for _, part in parts),
+            # One setting for all of its runs.
+            judge_error=first.judge_error,
+            runs=tuple(run for _, part in parts for run in part.runs),
+            selected_from=tuple(run for _, part in parts for run in part.selected_from),
             alike=first.alike,
             unfinished=(self.run_dir.name,) if any(run.missing > 0 for _, run in self.runs) else (),
-            notes=tuple(dict.fromkeys((*(note for _, each in compared for note in each.notes), *self._unbegun()))),
+            notes=tuple(dict.fromkeys((*(note for _, part in parts for note in part.notes), *self._unbegun()))),
         )
 
     def _unbegun(self) -> Iterator[str]:

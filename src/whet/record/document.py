@@ -10,23 +10,28 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct, convert, field
 
-from whet.grade.scores import ArmScore
-from whet.model.comparison import Comparison, Look, Stop, Until
-from whet.model.grade import Failure, FailureClass, Grade, Rate, Status
-from whet.model.run import ScheduleName, SnapshotOutcome
-from whet.model.session import TokenSource, Usage, UserOutcome
-from whet.model.skills import SkillDetection, SkillLoads
+from whet.decide.scores import ArmScore
+from whet.model.comparison import Comparison, RoundAnalysis, Stop, Until
+from whet.model.grade import Failure, FailureClass, Grade, Rate, Status, TriggerFigures
+from whet.model.run import RunWarning, ScheduleName, SnapshotOutcome
+from whet.model.session import TokenSource, UserOutcome
+from whet.model.skills import EarlyEnd, SkillDetection, SkillLoads
 from whet.model.spending import Spender
+from whet.model.suite import CaseSource, Part
 
 T = TypeVar("T")
+RESULTS_FORMAT = "whet/results/2"
+# What the document has between its parts: around its cases, and around the hash that it ends in.
+CASES_OPENING, RECORD_OPENING = b',\n  "cases": [', b'\n  ],\n  "record": '
+DIGEST_OPENING, DIGEST_CLOSING = b',"digest":"', b'"}\n}\n'
 
 
-def written(value: Any, kind: type[T]) -> T:
+def to_document(value: Any, kind: type[T]) -> T:
     """Return the document of *kind* for *value*, whose attributes have the names of its fields."""
     return convert(value, kind, from_attributes=True)
 
 
-def seconds(value: float) -> float:
+def round_seconds(value: float) -> float:
     """Round a duration to microseconds, as it is written everywhere."""
     return round(value, 6)
 
@@ -45,29 +50,24 @@ class WrittenUsage(Struct, kw_only=True):
     sources: dict[str, TokenSource]
 
 
-def _nothing() -> WrittenUsage:
-    """Return what an older whet did not write."""
-    return written(Usage(), WrittenUsage)
-
-
 class WrittenBill(Struct, kw_only=True):
     """What one of those who ask models was paid for."""
 
-    cost_usd: float | None = None
-    unknown: int = 0
-    usage: WrittenUsage = field(default_factory=_nothing)
+    cost_usd: float | None
+    unknown: int
+    usage: WrittenUsage
 
 
 class WrittenSpending(Struct, kw_only=True):
-    """What was paid for, by who asked for it; an older whet did not write it."""
+    """What was paid for, by who asked for it."""
 
-    cost_usd: float | None = None
-    unknown: int = 0
-    agents: WrittenBill = field(default_factory=WrittenBill)
-    judge: WrittenBill = field(default_factory=WrittenBill)
-    users: WrittenBill = field(default_factory=WrittenBill)
-    interrupted: WrittenBill = field(default_factory=WrittenBill)
-    explain: WrittenBill = field(default_factory=WrittenBill)
+    cost_usd: float | None
+    unknown: int
+    agents: WrittenBill
+    judge: WrittenBill
+    users: WrittenBill
+    interrupted: WrittenBill
+    explain: WrittenBill
 
 
 class WrittenAttempt(Struct, kw_only=True):
@@ -80,14 +80,14 @@ class WrittenAttempt(Struct, kw_only=True):
     workspace_dir: str | None
     failure: Failure | None
     usage: WrittenUsage
-    unpaid_usage: WrittenUsage = field(default_factory=_nothing)
+    unpaid_usage: WrittenUsage
     user_usage: WrittenUsage
-    judge_usage: WrittenUsage = field(default_factory=_nothing)
-    unpriced: tuple[Spender, ...] | None = None
+    judge_usage: WrittenUsage
+    unpriced: tuple[Spender, ...]
     value: float | None
 
     def __post_init__(self) -> None:
-        self.duration_s = seconds(self.duration_s)
+        self.duration_s = round_seconds(self.duration_s)
 
 
 class WrittenUser(Struct, kw_only=True):
@@ -119,6 +119,8 @@ class WrittenTrial(Struct, kw_only=True):
     skill_shown: bool | None
     skill_loaded: bool | None = None
     skill_unwanted: bool = False
+    skill_wanted: bool = False
+    other_skills: tuple[str, ...] = ()
     skills_listed: bool = False
     started_at: str
     duration_s: float
@@ -132,11 +134,12 @@ class WrittenTrial(Struct, kw_only=True):
     notes: tuple[str, ...]
     turns: int
     user: WrittenUser | None
+    ended_early: EarlyEnd | None = None
 
     def __post_init__(self) -> None:
         self.cost_usd = self.usage.cost_usd
-        self.duration_s = seconds(self.duration_s)
-        self.session_s = None if self.session_s is None else seconds(self.session_s)
+        self.duration_s = round_seconds(self.duration_s)
+        self.session_s = None if self.session_s is None else round_seconds(self.session_s)
 
 
 class ExecutionHead(Struct, kw_only=True):
@@ -166,6 +169,10 @@ class CaseHead(Struct, kw_only=True):
     id: str
     tags: tuple[str, ...]
     weight: float
+    lost_checks: tuple[str, ...] = ()
+    split: Part | None = None
+    source: CaseSource | None = None
+    edited: bool = False
 
 
 class WrittenCase(CaseHead, kw_only=True):
@@ -240,10 +247,15 @@ class WrittenArm(Struct, kw_only=True):
     differs_by: dict[str, str]
 
 
-class RunHead(Struct, kw_only=True):
-    """A run with what the journal does not say of it."""
+class ResultsPart(Struct, kw_only=True):
+    """A part of the document: of another format, none can be read."""
 
     schema: Literal["whet/results/2"] = "whet/results/2"
+
+
+class RunHead(ResultsPart, kw_only=True):
+    """A run with what the journal does not say of it."""
+
     run_id: str
     suite: str
     suite_path: str
@@ -265,6 +277,7 @@ class RunHead(Struct, kw_only=True):
     voided: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # How many of a hundred verdicts its judge has wrong, as the settings said; comparisons allow for it.
     judge_error: float | None = None
+    warnings: tuple[RunWarning, ...] = ()
 
 
 class RunFigures(RunHead, kw_only=True):
@@ -275,14 +288,15 @@ class RunFigures(RunHead, kw_only=True):
     check_mistakes: int = 0
     total_usage: WrittenUsage
     interrupted_usage: WrittenUsage
-    unpaid_usage: WrittenUsage = field(default_factory=_nothing)
+    unpaid_usage: WrittenUsage
     user_usage: WrittenUsage
-    spending: WrittenSpending | None = None
+    spending: WrittenSpending
     skill_loads: tuple[SkillLoads, ...] = ()
+    triggers: tuple[TriggerFigures, ...] = ()
     scores: tuple[ArmScore, ...]
     lift: tuple[WrittenLift, ...]
     comparisons: tuple[Comparison, ...]
-    looks: tuple[Look, ...]
+    looks: tuple[RoundAnalysis, ...]
 
 
 class WrittenRun(RunFigures, kw_only=True):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,7 +21,7 @@ JOURNAL_FILE = "journal.jsonl"
 RESULTS_FILE = "results.json"
 SPENT_FILE = "spent.jsonl"
 SOURCES_FILE = "sources.json"
-SKILLS_FILE = "skills.json"
+CONTENTS_FILE = "contents.json"
 # Lists the runs that one command started, in a folder beside theirs.
 BATCH_FILE = "batch.json"
 LATEST = "latest"
@@ -37,7 +38,7 @@ def create_run_folder(output_dir: Path) -> Path:
         while True:
             folder = output_dir / datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%f")
             try:
-                # It holds what agents said and did, whatever the umask lets others see.
+                # The folder holds what agents said and did, whatever the umask lets others see.
                 folder.mkdir(mode=0o700)
             except FileExistsError:
                 continue
@@ -75,7 +76,12 @@ def find_run_folder(reference: str, output_dir: Path) -> Path:
             return folder.resolve()
         if (folder / BATCH_FILE).is_file():
             raise UsageError(f'"{reference}" is several runs', hint=f"name one of those in {folder / BATCH_FILE}")
-    raise UsageError(f'there is no run "{reference}" in {output_dir}', hint="name a run folder, a run id, or latest")
+    names = sorted(path.parent.name for path in output_dir.glob(f"*/{RUN_FILE}"))
+    if not names:
+        raise UsageError(f'there is no run "{reference}" in {output_dir}', hint="whet run SUITE makes the first one")
+    near = get_close_matches(reference, [LATEST, *names], n=1)
+    hint = f'did you mean "{near[0]}"?' if near else "name a run folder, a run id, or latest"
+    raise UsageError(f'there is no run "{reference}" in {output_dir}', hint=hint)
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o666) -> None:
@@ -112,15 +118,15 @@ def file_hash(path: Path) -> str | None:
 
 
 @contextmanager
-def writing(place: Path) -> Iterator[None]:
+def writing(place: Path, hint: str = _ELSEWHERE) -> Iterator[None]:
     """Turn an `OSError` into a `StoreError` that says that *place* cannot be written."""
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{place} cannot be written: {error.strerror}", hint=_ELSEWHERE) from error
+        raise StoreError(f"{place} cannot be written: {error.strerror}", hint=hint) from error
 
 
-_held: set[tuple[int, int]] = set()
+_locks: set[tuple[int, int]] = set()
 
 
 @contextmanager
@@ -131,10 +137,10 @@ def alone_in(folder: Path, refusal: str | None = None) -> Iterator[None]:
     A lock with a *refusal* is for the whole run, and the run does not wait for itself.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    found = os.fstat(descriptor)
-    name = (found.st_dev, found.st_ino)
+    status = os.fstat(descriptor)
+    name = (status.st_dev, status.st_ino)
     try:
-        if name in _held:
+        if name in _locks:
             yield
             return
         try:
@@ -142,12 +148,12 @@ def alone_in(folder: Path, refusal: str | None = None) -> Iterator[None]:
         except BlockingIOError as error:
             raise UsageError(f"{folder} is in use by another whet", hint=refusal) from error
         if refusal:
-            _held.add(name)
+            _locks.add(name)
         try:
             yield
         finally:
             if refusal:
-                _held.discard(name)
+                _locks.discard(name)
     finally:
         os.close(descriptor)
 

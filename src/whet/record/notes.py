@@ -1,6 +1,6 @@
 """Notes of people on the trials of a run: a comment, and a verdict of their own.
 
-They are in `notes.jsonl` in the run folder, one line for each note or removal. The record is not changed by them.
+Notes are in `notes.jsonl` in the run folder, one line for each note or removal. The record is not changed by them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Literal
 
 from msgspec import Struct
 
+from whet.decide.scores import wilson
 from whet.errors import StoreError, UsageError
-from whet.model import wire
+from whet.model import codec
 from whet.model.grade import PASSED, Rate, Status
 from whet.reading.files import open_file
 from whet.record.folder import PRIVATE, alone_in
-from whet.record.rows import RowKey, file_problem
+from whet.record.read.rows import RowKey, file_problem
 
 NOTES_FILE = "notes.jsonl"
 Verdict = Literal["passed", "failed"]
@@ -38,7 +39,7 @@ class Note(Struct, frozen=True, kw_only=True):
     verdict: Verdict | None
 
 
-class _Line(Struct, kw_only=True):
+class _NoteLine(Struct, kw_only=True):
     key: RowKey
     note: Note | None = None
     removed: str | None = None
@@ -63,51 +64,51 @@ def read_notes(run_dir: Path) -> Notes:
     if problem := file_problem(path, _MOST_BYTES):
         raise StoreError(problem)
     try:
-        found: dict[RowKey, dict[str, Note]] = {}
+        notes_by_key: dict[RowKey, dict[str, Note]] = {}
         with open_file(path) as file:
             for number, raw in enumerate(file, start=1):
                 if not raw.endswith(b"\n"):
                     # A line that a crash cut off.
                     break
-                _take(found, _read(raw, path, number))
+                _take(notes_by_key, _read(raw, path, number))
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-    return {key: tuple(notes.values()) for key, notes in found.items() if notes}
+    return {key: tuple(notes.values()) for key, notes in notes_by_key.items() if notes}
 
 
-def _read(raw: bytes, path: Path, number: int) -> _Line:
+def _read(raw: bytes, path: Path, number: int) -> _NoteLine:
     try:
-        return wire.decode(raw, _Line)
-    except wire.WireError as error:
+        return codec.decode(raw, _NoteLine)
+    except codec.WireError as error:
         raise StoreError(f"{path}: line {number} is not a note: {error.message}") from error
 
 
-def _take(found: dict[RowKey, dict[str, Note]], line: _Line) -> None:
-    own = found.setdefault(line.key, {})
+def _take(notes_by_key: dict[RowKey, dict[str, Note]], line: _NoteLine) -> None:
+    notes = notes_by_key.setdefault(line.key, {})
     if line.note is not None:
-        own[line.note.id] = line.note
+        notes[line.note.id] = line.note
     if line.removed is not None:
-        own.pop(line.removed, None)
+        notes.pop(line.removed, None)
 
 
 def add_note(run_dir: Path, key: RowKey, note: Note) -> None:
     """Keep *note* on a trial."""
     if sum(map(len, read_notes(run_dir).values())) >= _MOST_NOTES:
         raise UsageError(f"{run_dir.name} has {_MOST_NOTES:,} notes, which is the most that a run may have")
-    _append(run_dir, _Line(key=key, note=note))
+    _append(run_dir, _NoteLine(key=key, note=note))
 
 
 def remove_note(run_dir: Path, key: RowKey, note_id: str) -> bool:
     """Remove a note, and return whether there was one."""
     if not any(note.id == note_id for note in read_notes(run_dir).get(key, ())):
         return False
-    _append(run_dir, _Line(key=key, removed=note_id))
+    _append(run_dir, _NoteLine(key=key, removed=note_id))
     return True
 
 
-def _append(run_dir: Path, line: _Line) -> None:
+def _append(run_dir: Path, line: _NoteLine) -> None:
     """Add a line in one write, after a line that a crash cut off was ended; two people may write at once."""
     path = run_dir / NOTES_FILE
     try:
@@ -116,7 +117,7 @@ def _append(run_dir: Path, line: _Line) -> None:
             descriptor = os.open(path, flags, PRIVATE)
             try:
                 _drop_half_a_line(descriptor)
-                os.write(descriptor, wire.encode(line) + b"\n")
+                os.write(descriptor, codec.encode(line) + b"\n")
             finally:
                 os.close(descriptor)
     except OSError as error:
@@ -126,24 +127,24 @@ def _append(run_dir: Path, line: _Line) -> None:
 def _drop_half_a_line(descriptor: int) -> None:
     size = os.fstat(descriptor).st_size
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        whole = os.pread(descriptor, size, 0).rfind(b"\n") + 1
-        os.ftruncate(descriptor, whole)
+        end = os.pread(descriptor, size, 0).rfind(b"\n") + 1
+        os.ftruncate(descriptor, end)
 
 
 def agreement(notes: Notes, statuses: Mapping[RowKey, Status]) -> Rate | None:
     """Return how often the last verdict of people is that of whet; errored trials have none."""
-    from whet.grade.scores import wilson  # noqa: PLC0415 - few runs have notes
-
-    judged = [
-        (given, statuses[key] in PASSED)
-        for key, own in notes.items()
-        if (given := last_verdict(own)) and statuses.get(key, "errored") != "errored"
-    ]
-    agreed = sum((verdict == "passed") == passed for verdict, passed in judged)
-    return wilson(agreed, len(judged)) if judged else None
+    total = hits = 0
+    for key, trial_notes in notes.items():
+        verdict = last_verdict(trial_notes)
+        status = statuses.get(key, "errored")
+        if verdict is None or status == "errored":
+            continue
+        total += 1
+        hits += (verdict == "passed") == (status in PASSED)
+    return wilson(hits, total) if total else None
 
 
 def last_verdict(notes: Iterable[Note]) -> Verdict | None:
     """Return the newest verdict of people on a trial."""
-    given = [note.verdict for note in notes if note.verdict is not None]
-    return given[-1] if given else None
+    verdicts = [note.verdict for note in notes if note.verdict is not None]
+    return verdicts[-1] if verdicts else None

@@ -5,23 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import groupby
 from typing import Protocol
 
+from msgspec import convert
+from msgspec.structs import replace
+
+from whet.decide.loads.figures import figures_of
+from whet.decide.scores import arm_scores, combined_status, mean, rate_of
 from whet.errors import RecordUnwritten
-from whet.grade.scores import arm_scores, combined_status, mean, rate_of
-from whet.model import wire
-from whet.model.comparison import Comparison, Look, Stop
-from whet.model.event import ExecutionSummary, Results
-from whet.model.grade import AS_EXPECTED, PASSED, STATUSES
+from whet.model import codec
+from whet.model.comparison import Comparison, RoundAnalysis, Stop
+from whet.model.grade import AS_EXPECTED, PASSED, STATUSES, QueryLoads, TriggerFigures
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, SnapshotOutcome, TrialResult
+from whet.model.run_events import ExecutionSummary, Results
 from whet.model.session import Usage
 from whet.model.skills import SkillLoads
 from whet.model.spending import Spending
-from whet.record.folder import RESULTS_FILE, open_new
-from whet.record.journal import FREE_SPACE
-from whet.record.results_document import (
+from whet.record.document import (
+    CASES_OPENING,
+    DIGEST_CLOSING,
+    DIGEST_OPENING,
+    RECORD_OPENING,
     RecordFacts,
     RunFigures,
     WrittenArm,
@@ -32,13 +37,12 @@ from whet.record.results_document import (
     WrittenSpending,
     WrittenTrial,
     WrittenUsage,
-    seconds,
-    written,
+    round_seconds,
+    to_document,
 )
-from whet.record.trial_lines import Entry, TrialLines
-
-# Around the hash that the document ends in.
-DIGEST_OPENING, DIGEST_CLOSING = b',"digest":"', b'"}\n}\n'
+from whet.record.folder import RESULTS_FILE, open_new
+from whet.record.journal.index import IndexEntry, JournalIndex
+from whet.record.journal.journal import FREE_SPACE
 
 
 class JournalResults:
@@ -47,7 +51,7 @@ class JournalResults:
     def __init__(
         self,
         plan: Plan,
-        journal: TrialLines,
+        journal: JournalIndex,
         duration_s: float,
         snapshots: Mapping[ExecutionKey, SnapshotOutcome] | None = None,
         *,
@@ -65,15 +69,15 @@ class JournalResults:
         self._money_over = money_over
 
     @property
-    def looks(self) -> tuple[Look, ...]:
+    def looks(self) -> tuple[RoundAnalysis, ...]:
         """What was seen after each round of a run until decided."""
         return self._journal.rounds.looks
 
     @property
     def stopped(self) -> Stop | None:
         """Why a run until decided has ended."""
-        found = self.looks[-1].stop if self.looks else None
-        return found or ("money" if self._money_over and self.plan.until else None)
+        reason = self.looks[-1].stop if self.looks else None
+        return reason or ("money" if self._money_over and self.plan.until else None)
 
     @property
     def user_usage(self) -> Usage:
@@ -98,47 +102,59 @@ class JournalResults:
     @property
     def skill_loads(self) -> tuple[SkillLoads, ...]:
         """How often skills were loaded, in the order of arms and runners."""
-        planned = dict.fromkeys((each.arm, each.runner.id) for each in self.plan.executions)
-        return tuple(self._journal.loads[pair] for pair in planned if pair in self._journal.loads)
+        pairs = dict.fromkeys((execution.arm, execution.runner.id) for execution in self.plan.executions)
+        return tuple(self._journal.loads[pair] for pair in pairs if pair in self._journal.loads)
+
+    @property
+    def triggers(self) -> tuple[TriggerFigures, ...]:
+        """How well skills were loaded, in the order of arms and runners."""
+        queries_by_pair: dict[tuple[str, str], list[QueryLoads]] = {}
+        for execution in self.plan.executions:
+            query = self._journal.queries.get(execution.key)
+            if query is not None and execution.case.id not in self.plan.voided:
+                queries_by_pair.setdefault((execution.arm, execution.runner.id), []).append(query)
+        return tuple(figures_of(arm, runner, queries) for (arm, runner), queries in queries_by_pair.items())
 
     @property
     def unpaid_usage(self) -> Usage:
         """The part of it that no provider was asked for, because cassettes answered."""
-        kept = self._journal
-        return Usage() if kept.usage == kept.paid_usage else kept.usage - kept.paid_usage
+        journal = self._journal
+        return Usage() if journal.usage == journal.paid_usage else journal.usage - journal.paid_usage
 
     @property
     def record(self) -> RecordFacts:
         """The hashes of what the results were made of, for `whet verify`."""
-        kept = self._journal
-        return RecordFacts(lines=kept.lines, hash=kept.last_link, run=kept.run_hash, workspaces=self._workspaces)
+        journal = self._journal
+        return RecordFacts(
+            lines=journal.lines, hash=journal.last_link, run=journal.run_hash, workspaces=self._workspaces
+        )
 
     @property
     def counts(self) -> dict[str, int]:
         """How many trials ended with each status."""
-        seen: Counter[str] = Counter()
+        statuses: Counter[str] = Counter()
         void = 0
         for execution in self.plan.executions:
             if execution.case.id in self.plan.voided:
                 void += execution.trials
             else:
-                seen.update(entry.status for entry in self._entries(execution))
+                statuses.update(entry.status for entry in self._entries(execution))
         total = self.plan.trial_count
-        counts: dict[str, int] = {status: seen[status] for status in STATUSES}
-        return counts | {"not-run": total - void - seen.total(), "void": void, "total": total}
+        counts: dict[str, int] = {status: statuses[status] for status in STATUSES}
+        return counts | {"not-run": total - void - statuses.total(), "void": void, "total": total}
 
     @property
     def passed(self) -> bool:
         """Whether every planned trial ended as expected, and every snapshot holds."""
         counts = self.counts
-        held = all(outcome.verdict is None for outcome in self._counting_snapshots())
+        snapshots_hold = all(outcome.verdict is None for outcome in self._counting_snapshots())
         counting = counts["total"] - counts["void"]
-        return held and counting > 0 and counting == sum(counts[status] for status in AS_EXPECTED)
+        return snapshots_hold and counting > 0 and counting == sum(counts[status] for status in AS_EXPECTED)
 
     @property
     def check_mistakes(self) -> int:
         """How many trials failed by a mistake in a check."""
-        counting = (each for each in self.plan.executions if each.case.id not in self.plan.voided)
+        counting = (item for item in self.plan.executions if item.case.id not in self.plan.voided)
         return sum(entry.mistaken for execution in counting for entry in self._entries(execution))
 
     @property
@@ -157,37 +173,39 @@ class JournalResults:
             if execution.case.id in self.plan.voided:
                 yield replace(summary, status="void", score=None, rate=None)
             else:
-                yield _held_to(summary, outcome)
+                yield _apply_snapshot(summary, outcome)
 
     def trials(self, execution: Execution) -> Iterator[TrialResult]:
         """The finished trials of one execution, in order."""
         for entry in self._entries(execution):
             yield self._journal.read(entry)
 
-    def _entries(self, execution: Execution) -> Iterator[Entry]:
+    def _entries(self, execution: Execution) -> Iterator[IndexEntry]:
         for number in range(1, execution.trials + 1):
             entry = self._journal.entry(self.plan.key(execution, number))
             if entry is not None:
                 yield entry
 
 
-def _summary(execution: Execution, entries: list[Entry]) -> ExecutionSummary:
-    counted = [entry for entry in entries if entry.status != "errored"]
-    status = combined_status(entry.status for entry in entries)
+def _summary(execution: Execution, entries: list[IndexEntry]) -> ExecutionSummary:
+    statuses = [entry.status for entry in entries]
+    ends = [(entry.status, entry.first) for entry in entries]
+    scores = [entry.score for entry in entries if entry.status != "errored" and entry.score is not None]
+    durations = [entry.duration_s for entry in entries]
     # The baseline may fail. Its rate still counts that as a failure, to be compared with the rate of the other arm.
     successes = PASSED if execution.baseline else AS_EXPECTED
     return ExecutionSummary(
         execution=execution,
-        status=status or "not-run",
-        passed=len(entries) == execution.trials and all(entry.status in AS_EXPECTED for entry in entries),
-        score=mean(entry.score for entry in counted if entry.score is not None),
-        rate=rate_of([(entry.status, entry.first) for entry in entries], successes),
-        counts=dict(Counter(entry.status for entry in entries)),
-        duration_s=mean(entry.duration_s for entry in entries) or 0.0,
+        status=combined_status(statuses) or "not-run",
+        passed=len(entries) == execution.trials and AS_EXPECTED.issuperset(statuses),
+        score=mean(scores),
+        rate=rate_of(ends, successes),
+        counts=dict(Counter(statuses)),
+        duration_s=mean(durations) or 0.0,
     )
 
 
-def _held_to(summary: ExecutionSummary, outcome: SnapshotOutcome | None) -> ExecutionSummary:
+def _apply_snapshot(summary: ExecutionSummary, outcome: SnapshotOutcome | None) -> ExecutionSummary:
     """Return the summary with its snapshot, which may make it fail."""
     if outcome is None:
         return summary
@@ -196,7 +214,7 @@ def _held_to(summary: ExecutionSummary, outcome: SnapshotOutcome | None) -> Exec
     return replace(summary, snapshot=outcome, status=outcome.verdict, passed=False)
 
 
-class WholeResults(Results, Protocol):
+class FullResults(Results, Protocol):
     """Results with all that results.json says."""
 
     @property
@@ -224,7 +242,7 @@ class WholeResults(Results, Protocol):
         """What the results were made of."""
 
 
-def write_results(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_at: str) -> None:
+def write_results(info: RunInfo, results: FullResults, *, interrupted: bool, ended_at: str) -> None:
     """Write results.json, a trial at a time; it appears in one step."""
     path = info.run_dir / RESULTS_FILE
     fresh = path.with_name(f".{RESULTS_FILE}-new")
@@ -243,7 +261,7 @@ class Writable(Protocol):
         """Take the next piece."""
 
 
-class _Hashing:
+class _HashingFile:
     """A file whose content is hashed on the way."""
 
     def __init__(self, file: Writable) -> None:
@@ -255,30 +273,30 @@ class _Hashing:
         self.digest.update(data)
 
 
-def write_document(file: Writable, info: RunInfo, results: WholeResults, *, interrupted: bool, ended_at: str) -> None:
+def write_document(file: Writable, info: RunInfo, results: FullResults, *, interrupted: bool, ended_at: str) -> None:
     """Write the document, one trial per line, so that not all of it is in memory; it ends in a hash of all above."""
-    hashing = _Hashing(file)
-    head = wire.encode_pretty(_figures(info, results, interrupted=interrupted, ended_at=ended_at))
-    hashing.write(head.removesuffix(b"\n}\n") + b',\n  "cases": [')
+    hashing = _HashingFile(file)
+    head = codec.encode_pretty(_figures(info, results, interrupted=interrupted, ended_at=ended_at))
+    hashing.write(head.removesuffix(b"\n}\n") + CASES_OPENING)
     cases = groupby(results.summaries(), key=lambda summary: summary.execution.case.id)
     for number, (_, summaries) in enumerate(cases):
         hashing.write(b"," if number else b"")
         _write_case(hashing, list(summaries), results)
-    hashing.write(b'\n  ],\n  "record": ' + wire.encode(results.record).removesuffix(b"}"))
+    hashing.write(RECORD_OPENING + codec.encode(results.record).removesuffix(b"}"))
     file.write(DIGEST_OPENING + hashing.digest.hexdigest().encode() + DIGEST_CLOSING)
 
 
-def _compared(results: WholeResults) -> tuple[tuple[WrittenLift, ...], tuple[Comparison, ...]]:
+def _compare_arms(results: FullResults) -> tuple[tuple[WrittenLift, ...], tuple[Comparison, ...]]:
     """Return what arms say about each other; nothing if there is one."""
     if results.plan.baseline is None:
         return (), ()
-    from whet.grade.comparison import comparisons_in, lifts_of  # noqa: PLC0415 - most runs compare nothing
+    from whet.decide.comparison import comparisons_in, lifts_of  # most runs compare nothing
 
-    return tuple(written(lift, WrittenLift) for lift in lifts_of(results)), comparisons_in(results)
+    return tuple(to_document(lift, WrittenLift) for lift in lifts_of(results)), comparisons_in(results)
 
 
-def _figures(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_at: str) -> RunFigures:
-    lift, comparisons = _compared(results)
+def _figures(info: RunInfo, results: FullResults, *, interrupted: bool, ended_at: str) -> RunFigures:
+    lift, comparisons = _compare_arms(results)
     return RunFigures(
         run_id=info.run_id,
         suite=info.suite,
@@ -287,7 +305,7 @@ def _figures(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_a
         sandbox=info.sandbox,
         started_at=info.started_at,
         ended_at=ended_at,
-        duration_s=seconds(results.duration_s),
+        duration_s=round_seconds(results.duration_s),
         interrupted=interrupted,
         schedule=results.plan.schedule,
         max_parallel=results.plan.max_parallel,
@@ -301,25 +319,37 @@ def _figures(info: RunInfo, results: WholeResults, *, interrupted: bool, ended_a
         looks=results.looks,
         voided=dict(results.plan.voided),
         judge_error=results.plan.suite.judge.get("error"),
+        warnings=results.plan.warnings,
         passed=results.passed,
-        counts=WrittenCounts(**{name.replace("-", "_"): count for name, count in results.counts.items()}),
+        counts=convert({name.replace("-", "_"): count for name, count in results.counts.items()}, WrittenCounts),
         check_mistakes=results.check_mistakes,
-        total_usage=written(results.total_usage, WrittenUsage),
-        interrupted_usage=written(results.cut_short, WrittenUsage),
-        unpaid_usage=written(results.unpaid_usage, WrittenUsage),
-        user_usage=written(results.user_usage, WrittenUsage),
-        spending=written(results.spending, WrittenSpending),
+        total_usage=to_document(results.total_usage, WrittenUsage),
+        interrupted_usage=to_document(results.cut_short, WrittenUsage),
+        unpaid_usage=to_document(results.unpaid_usage, WrittenUsage),
+        user_usage=to_document(results.user_usage, WrittenUsage),
+        spending=to_document(results.spending, WrittenSpending),
         skill_loads=results.skill_loads,
+        triggers=results.triggers,
         scores=arm_scores(results),
         lift=lift,
         comparisons=comparisons,
     )
 
 
-def _write_case(file: _Hashing, summaries: list[ExecutionSummary], results: WholeResults) -> None:
+def _write_case(file: _HashingFile, summaries: list[ExecutionSummary], results: FullResults) -> None:
     case = summaries[0].execution.case
-    passed = all(summary.passed for summary in summaries)
-    head = wire.encode(WrittenCase(id=case.id, tags=case.tags, weight=case.weight, passed=passed))
+    case_passes = all(summary.passed for summary in summaries)
+    written_case = WrittenCase(
+        id=case.id,
+        tags=case.tags,
+        weight=case.weight,
+        lost_checks=case.lost_checks,
+        split=case.split,
+        source=case.source,
+        edited=case.edited,
+        passed=case_passes,
+    )
+    head = codec.encode(written_case)
     file.write(b"\n    " + head.removesuffix(b"]}"))
     for number, summary in enumerate(summaries):
         file.write(b"," if number else b"")
@@ -327,7 +357,7 @@ def _write_case(file: _Hashing, summaries: list[ExecutionSummary], results: Whol
     file.write(b"\n    ]}")
 
 
-def _write_execution(file: _Hashing, summary: ExecutionSummary, results: WholeResults) -> None:
+def _write_execution(file: _HashingFile, summary: ExecutionSummary, results: FullResults) -> None:
     execution = summary.execution
     head = WrittenExecution(
         runner=execution.runner.id,
@@ -341,7 +371,7 @@ def _write_execution(file: _Hashing, summary: ExecutionSummary, results: WholeRe
         score=summary.score,
         rate=summary.rate,
     )
-    file.write(b"\n      " + wire.encode(head).removesuffix(b"]}"))
+    file.write(b"\n      " + codec.encode(head).removesuffix(b"]}"))
     for number, result in enumerate(results.trials(execution)):
-        file.write((b"," if number else b"") + b"\n        " + wire.encode(written(result, WrittenTrial)))
+        file.write((b"," if number else b"") + b"\n        " + codec.encode(to_document(result, WrittenTrial)))
     file.write(b"\n      ]}")

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field, structs, to_builtins
+from msgspec.structs import replace
 
 from whet.errors import StoreError
-from whet.model import wire
-from whet.model.benchmark import EvaluatorKind
+from whet.model import codec
+from whet.model.callable import EvaluatorKind
 from whet.model.comparison import Until
 from whet.model.request import RunRequest, Selection
-from whet.model.run import Execution, Plan
+from whet.model.run import Execution, Plan, RunWarning
+from whet.model.suite import AS_WRITTEN, Part, SuiteReading, edited_of, parts_of
 from whet.reading.files import read_file
 from whet.record.folder import PRIVATE, RUN_FILE, write_atomically, writing
-from whet.suites.case_digests import case_digest
+from whet.suites.digests import case_digest
 
-# What run.json says of a journal whose every line has a hash.
-_CHAINED = "chained"
+# The format of the record: of run.json, and of the journal, whose first line has the hash of run.json.
+FORMAT = "whet/run/3"
 
 
-class Typed(Struct, frozen=True, kw_only=True):
+class TypedCommand(Struct, frozen=True, kw_only=True):
     """The words that a run was started with, and the folder that its paths start from."""
 
     cwd: str | None = None
@@ -32,7 +33,7 @@ class Typed(Struct, frozen=True, kw_only=True):
     going_on: tuple[str, ...] = ()
 
 
-class EvalAsked(Struct, frozen=True, kw_only=True):
+class EvalFacts(Struct, frozen=True, kw_only=True):
     """What only `whet eval` is asked: which skills on which tasks; in run.json, all paths are absolute."""
 
     skills: tuple[str, ...] = ()
@@ -44,7 +45,7 @@ class EvalAsked(Struct, frozen=True, kw_only=True):
     check_schemas: bool = False
 
 
-class SettingShown(Struct, frozen=True, kw_only=True):
+class SettingRow(Struct, frozen=True, kw_only=True):
     """A setting that was in force; without its value if that looks secret."""
 
     key: str
@@ -77,7 +78,7 @@ class PileFacts(Struct, frozen=True, kw_only=True):
     number: int
 
 
-class MergedFrom(Struct, frozen=True, kw_only=True):
+class ShardOrigin(Struct, frozen=True, kw_only=True):
     """A run whose record is a part of a merged one: its shard, its seed, and the hashes that it ended in."""
 
     run: str
@@ -89,10 +90,26 @@ class MergedFrom(Struct, frozen=True, kw_only=True):
     hash: str | None
 
 
-class RunFile(Struct, frozen=True, kw_only=True):
-    """What run.json says; what an older whet did not write has its default."""
+class ExecutionDigests(Struct, frozen=True, kw_only=True):
+    """What one execution measures, by digests: its content (`case`, `files`, `helpers`), its skills and so on.
 
-    schema: str = "whet/run/2"
+    `program` is empty if the program of the agent is not on this machine. `trials` is how many were planned at first.
+    """
+
+    case: str
+    files: str
+    helpers: str
+    skill: str
+    settings: str
+    agent: str
+    program: str
+    trials: int
+
+
+class RunFile(Struct, frozen=True, kw_only=True):
+    """What run.json says."""
+
+    schema: str | None = None
     whet_version: str | None = None
     suite: str | None = None
     suite_path: str | None = None
@@ -101,13 +118,14 @@ class RunFile(Struct, frozen=True, kw_only=True):
     config_file: str | None = None
     flags: dict[str, Any] = field(default_factory=dict)
     selection: Selection = field(default_factory=Selection)
-    # The run whose failures were selected, and those whose failures it had selected itself; an older whet did not say.
+    # The run whose failures were selected, and those whose failures it had selected itself.
     selected_from: tuple[str, ...] = ()
-    settings: tuple[SettingShown, ...] = ()
-    typed: Typed = Typed()
+    settings: tuple[SettingRow, ...] = ()
+    typed: TypedCommand = TypedCommand()
     update_snapshots: bool = False
     model: str | None = None
     in_place: bool = False
+    reading: SuiteReading = AS_WRITTEN
     fail_fast: bool = False
     strict: bool = False
     skill: str | None = None
@@ -121,7 +139,7 @@ class RunFile(Struct, frozen=True, kw_only=True):
     arms: tuple[str, ...] = ()
     commits: dict[str, str] = field(default_factory=dict)
     arm_facts: dict[str, dict[str, str]] = field(default_factory=dict)
-    # Those that do not differ in anything, in groups; an older whet did not say so.
+    # The arms that do not differ in anything, in groups.
     alike: tuple[tuple[str, ...], ...] | None = None
     baseline: str | None = None
     # Whether these are arms that somebody defined.
@@ -132,77 +150,112 @@ class RunFile(Struct, frozen=True, kw_only=True):
     watermarks: dict[str, str] = field(default_factory=dict)
     # The cases that count nowhere, with the controls that pass them.
     voided: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # What readers of its results must know.
+    warnings: tuple[RunWarning, ...] = ()
     # How much each case counts, and a digest of what it asks and checks.
     weights: dict[str, float] = field(default_factory=dict)
     case_digests: dict[str, str] = field(default_factory=dict)
+    # Of the cases that have some.
+    tags: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # The part of each case that has one, and the cases that were edited since they were held out.
+    splits: dict[str, Part] = field(default_factory=dict)
+    edited: tuple[str, ...] = ()
+    # What each execution measures, by its name, to tell later what has changed since.
+    measured: dict[str, ExecutionDigests] = field(default_factory=dict)
     # The hash of the list of what agents started from.
     sources: str | None = None
-    # The hash of the text of the skills under test.
-    skills: str | None = None
-    # What was typed after `whet`; an older whet said so only for `eval`.
+    # The hash of the texts that it starts from.
+    contents: str | None = None
+    # What was typed after `whet`.
     command: str | None = None
     # Only of a regraded run, and of one of `whet eval`.
     regraded_from: str | None = None
-    eval: EvalAsked | None = None
+    eval: EvalFacts | None = None
     # Only of a shard, of a shard of several suites, and of what shards were merged into.
     shard: ShardFacts | None = None
     pile: PileFacts | None = None
-    merged: tuple[MergedFrom, ...] = ()
-    # Whether each line of the journal has a hash; an older whet did not say so.
-    journal: str | None = None
+    merged: tuple[ShardOrigin, ...] = ()
 
     def own_runs(self, name: str) -> tuple[str, ...]:
         """Return the runs that its trials are of: its own *name*, and those that it regrades or was merged from."""
-        return (name, *((self.regraded_from,) if self.regraded_from else ()), *(each.run for each in self.merged))
+        return (name, *((self.regraded_from,) if self.regraded_from else ()), *(part.run for part in self.merged))
 
     def setting(self, key: str) -> str | None:
         """Return the text of the setting that was in force for the dotted *key*."""
         return next((row.value for row in self.settings if row.key == key), None)
 
 
-class _Journal(Struct):
-    journal: str | None = None
+class RunOrigin(Struct, frozen=True, kw_only=True):
+    """What run.json says of a run that `whet run` of one suite did not start."""
+
+    command: str | None = None
+    eval: EvalFacts | None = None
+    pile: PileFacts | None = None
+    # The name of the run that is regraded, and what its run.json says.
+    regraded_from: str | None = None
+    first: RunFile | None = None
+
+    def added_to(self, run_file: RunFile) -> RunFile:
+        """Return *run_file* with these facts; a regraded run keeps its workspace and its selection."""
+        first = self.first or run_file
+        return structs.replace(
+            run_file,
+            command=self.command or run_file.command,
+            eval=self.eval,
+            pile=self.pile,
+            regraded_from=self.regraded_from,
+            workspace=first.workspace,
+            selected_from=first.selected_from,
+        )
+
+
+class _Head(Struct):
+    schema: str | None = None
 
 
 def read_run_file(folder: Path) -> RunFile:
     """Read what the run in *folder* was asked; raises `StoreError`."""
     path = folder / RUN_FILE
     try:
-        return wire.decode(_renamed(read_file(path)), RunFile)
+        data = read_file(path)
+        _refuse_other(path, codec.decode(data, _Head).schema, FORMAT)
+        return codec.decode(data, RunFile)
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-    except wire.WireError as error:
+    except codec.WireError as error:
         raise StoreError(f"{path} is not the record of a run: {error.message}") from error
 
 
-def _renamed(data: bytes) -> bytes:
-    """Return run.json with the words of today: an older whet called arms variants."""
-    return data.replace(b'"variants":', b'"arms":', 1) if b'"whet/run/1"' in data else data
+def check_format(path: Path, due: str) -> None:
+    """Refuse the document at *path* if it is of another format; one that cannot be read is left to its reader."""
+    try:
+        head = codec.decode_file(path, _Head)
+    except (OSError, codec.WireError):
+        return
+    _refuse_other(path, head.schema, due)
 
 
-def write_run_file(folder: Path, asked: RunFile, mask: Callable[[Any], Any] = lambda facts: facts) -> None:
+def _refuse_other(path: Path, schema: str | None, due: str) -> None:
+    if schema != due:
+        raise StoreError(
+            f"{path} is of {f'the format {schema}' if schema else 'no known format'}, and this whet reads {due}",
+            hint="use the version of whet that wrote it, or run the suite again",
+        )
+
+
+def write_run_file(folder: Path, run_file: RunFile, mask: Callable[[Any], Any] = lambda facts: facts) -> None:
     """Write what was asked, without the secrets that *mask* takes out of it."""
-    facts = to_builtins(structs.replace(asked, journal=_CHAINED))
+    facts = to_builtins(structs.replace(run_file, schema=FORMAT))
     # Only what has no order gets one: cases and arms stay as they were written.
     if facts["selection"]["only"] is not None:
         facts["selection"]["only"].sort()
     with writing(folder / RUN_FILE):
-        write_atomically(folder / RUN_FILE, wire.encode_pretty(mask(facts)), mode=PRIVATE)
+        write_atomically(folder / RUN_FILE, codec.encode_pretty(mask(facts)), mode=PRIVATE)
 
 
-def is_chained(run_file: Path) -> bool:
-    """Return whether each line of the run's journal has a hash; an older whet wrote none."""
-    try:
-        return wire.decode_file(run_file, _Journal).journal == _CHAINED
-    except (OSError, wire.WireError):
-        return False
-
-
-def run_facts(
-    request: RunRequest, described: Iterable[tuple[str, str, str]], plan: Plan, *, version: str, **more: Any
-) -> RunFile:
-    """Return what goes into run.json, and *more*; *described* are the settings, without values that look secret."""
-    asked = RunFile(
+def run_facts(request: RunRequest, settings: Iterable[tuple[str, str, str]], plan: Plan, *, version: str) -> RunFile:
+    """Return what goes into run.json of every run; *settings* come without values that look secret."""
+    return RunFile(
         whet_version=version,
         suite=plan.suite.name,
         suite_path=str(plan.suite.source),
@@ -212,11 +265,12 @@ def run_facts(
         flags={name: _absolute(value) if isinstance(value, Path) else value for name, value in request.flags.items()},
         selection=_selection(request, plan),
         selected_from=request.selected_from,
-        settings=tuple(SettingShown(key=key, value=value, origin=origin) for key, value, origin in described),
-        typed=Typed(cwd=str(Path.cwd()), again=request.again, going_on=request.going_on),
+        settings=tuple(SettingRow(key=key, value=value, origin=origin) for key, value, origin in settings),
+        typed=TypedCommand(cwd=str(Path.cwd()), again=request.again, going_on=request.resume_options),
         update_snapshots=request.update_snapshots,
         model=request.model,
         in_place=request.in_place,
+        reading=request.reading,
         fail_fast=request.fail_fast,
         strict=request.strict,
         skill=_absolute(request.skill),
@@ -235,11 +289,14 @@ def run_facts(
         until=plan.until,
         watermarks=dict(plan.watermarks),
         voided=dict(plan.voided),
+        warnings=plan.warnings,
         weights={case.id: case.weight for case in plan.suite.cases},
         case_digests={case.id: case_digest(case) for case in plan.suite.cases},
+        tags={case.id: case.tags for case in plan.suite.cases if case.tags},
+        splits=parts_of(plan.suite.cases),
+        edited=edited_of(plan.suite.cases),
         plan=_plan_lines(plan),
     )
-    return structs.replace(asked, **more)
 
 
 def shard_facts(request: RunRequest, plan: Plan, pieces: int, places: Iterable[Path]) -> ShardFacts | None:
@@ -247,21 +304,21 @@ def shard_facts(request: RunRequest, plan: Plan, pieces: int, places: Iterable[P
     if request.selection.shard is None or not plan.whole:
         return None
     number, of = request.selection.shard
-    whole = replace(plan, executions=plan.whole)
+    full_plan = replace(plan, executions=plan.whole)
     roots = tuple(dict.fromkeys(str(place) for place in places if place != place.parent))
     return ShardFacts(
         number=number,
         of=of,
         pieces=pieces,
-        plan=_plan_lines(whole),
-        trials=whole.trial_count,
-        fingerprint=fingerprint(whole),
-        content=hashlib.sha256(placeless(_plan_facts(whole).decode(), roots).encode()).hexdigest(),
+        plan=_plan_lines(full_plan),
+        trials=full_plan.trial_count,
+        fingerprint=fingerprint(full_plan),
+        content=hashlib.sha256(remove_places(_plan_facts(full_plan).decode(), roots).encode()).hexdigest(),
         places=roots,
     )
 
 
-def placeless(text: str, places: Iterable[str]) -> str:
+def remove_places(text: str, places: Iterable[str]) -> str:
     """Return *text* as it is on every machine: without the folders that paths of this one begin with."""
     for place in sorted(places, key=len):
         text = text.replace(place, "<>")
@@ -275,17 +332,17 @@ def fingerprint(plan: Plan) -> str:
 
 def _plan_facts(plan: Plan) -> bytes:
     facts = [_execution_facts(execution, plan.added) for execution in plan.executions]
-    shared: list[Any] = [plan.retries, plan.check_timeout_s, plan.command_timeout_s, plan.fail_fast, plan.strict]
+    common: list[Any] = [plan.retries, plan.check_timeout_s, plan.command_timeout_s, plan.fail_fast, plan.strict]
     if special := {arm.name: arm.facts() for arm in plan.arms if arm.facts().keys() - {"skill"}}:
-        shared.append(special)
-    return wire.encode([facts, *shared])
+        common.append(special)
+    return codec.encode([facts, *common])
 
 
 def _plan_lines(plan: Plan) -> tuple[str, ...]:
     return tuple(f"{execution} x{execution.trials}" for execution in plan.executions)
 
 
-def _execution_facts(execution: Execution, added: int) -> list[Any]:
+def _execution_facts(execution: Execution, more_trials: int) -> list[Any]:
     runner = execution.runner
     return [
         execution.case.id,
@@ -299,24 +356,24 @@ def _execution_facts(execution: Execution, added: int) -> list[Any]:
         execution.arm,
         execution.limits,
         execution.workspace,
-        execution.trials - added,
+        execution.trials - more_trials,
     ]
 
 
 def _workspace_facts(plan: Plan) -> dict[str, Any]:
     """Return what workspaces begin as, which is the same for every execution."""
-    planned = plan.whole or plan.executions
-    spec = planned[0].workspace
+    executions = plan.whole or plan.executions
+    spec = executions[0].workspace
     template = str(spec.template_dir) if spec.template_dir else None
-    bootstrapped = spec.bootstrap is not None or any(item.case.bootstrap for item in planned)
+    has_bootstrap = spec.bootstrap is not None or any(item.case.bootstrap for item in executions)
     cwd = str(spec.cwd) if spec.cwd else None
-    return {"mode": spec.mode, "cwd": cwd, "template_dir": template, "bootstrap": bootstrapped}
+    return {"mode": spec.mode, "cwd": cwd, "template_dir": template, "bootstrap": has_bootstrap}
 
 
 def _selection(request: RunRequest, plan: Plan) -> Selection:
     if not request.last_failed:
         return request.selection
-    # What failed last time is settled now: by the time of a resume, the last run is this one.
+    # Resolve --last-failed now: on resume, this run would itself be the last one.
     only = frozenset(execution.key for execution in plan.whole or plan.executions)
     return replace(request.selection, only=only)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +21,7 @@ def is_inside(path: str) -> bool:
     return "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
 
 
-class Folder:
+class RecordFolder:
     """A folder of a record, held open, so that nothing on the way to it can be exchanged any more."""
 
     def __init__(self, descriptor: int) -> None:
@@ -53,7 +53,7 @@ class Folder:
                 return None
 
     @contextmanager
-    def inner(self, name: str) -> Iterator[Folder | None]:
+    def inner(self, name: str) -> Iterator[RecordFolder | None]:
         """Open a folder in this one; None if there is none of that name."""
         try:
             place = os.open(name, _FOLDER, dir_fd=self._descriptor)
@@ -61,7 +61,7 @@ class Folder:
             yield None
             return
         try:
-            yield Folder(place)
+            yield RecordFolder(place)
         finally:
             os.close(place)
 
@@ -73,8 +73,8 @@ class Folder:
 def _files(descriptor: int, prefix: str, left: int) -> Iterator[tuple[str, os.stat_result]]:
     try:
         with os.scandir(descriptor) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-        for entry in found:
+            ordered_entries = sorted(entries, key=lambda entry: entry.name)
+        for entry in ordered_entries:
             if not entry.is_dir(follow_symlinks=False):
                 yield prefix + entry.name, entry.stat(follow_symlinks=False)
             elif left:
@@ -87,7 +87,7 @@ def _files(descriptor: int, prefix: str, left: int) -> Iterator[tuple[str, os.st
         return
 
 
-def folder_inside(root: Path, path: str) -> AbstractContextManager[Folder | None]:
+def folder_inside(root: Path, path: str) -> AbstractContextManager[RecordFolder | None]:
     """Open the folder at *path*, with `/`, below *root*; None if there is none, or a link is on the way."""
     return _around(root, f"{path}/-")
 
@@ -116,15 +116,15 @@ def read_inside(root: Path, path: str, most: int) -> tuple[bytes, bool] | None:
 
 
 @contextmanager
-def _around(root: Path, path: str) -> Iterator[Folder | None]:
+def _around(root: Path, path: str) -> Iterator[RecordFolder | None]:
     """Open the folder that holds *path*; None if there is none, or a link is on the way."""
-    folder = path.rpartition("/")[0]
+    folders = path.split("/")[:-1]
+    place = None
+    if is_inside(path):
+        with suppress(OSError):
+            place = _descend(root, folders)
     try:
-        place = _descend(root, folder.split("/") if folder else []) if is_inside(path) else None
-    except OSError:
-        place = None
-    try:
-        yield None if place is None else Folder(place)
+        yield None if place is None else RecordFolder(place)
     finally:
         if place is not None:
             os.close(place)

@@ -14,15 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import UsageError
-from whet.model import wire
+from whet.model import codec
 from whet.model.request import Settings
-from whet.model.run import Plan
+from whet.model.run import Execution, Plan, Runner
 from whet.reading.text import escape_surrogates
-from whet.record.chain import changed
+from whet.record.file_hashes import digest_of
 from whet.record.folder import PRIVATE, SOURCES_FILE, file_hash, write_atomically
-from whet.record.sealing import digest_of
+from whet.record.journal.chain import change_error
 
 # Hashed at the start of a run; a laptop does that in about a third of a second.
 _MOST_FILES, _MOST_BYTES = 5_000, 128 * 1024 * 1024
@@ -30,8 +31,7 @@ _MOST_FILES, _MOST_BYTES = 5_000, 128 * 1024 * 1024
 _SKIPPED = frozenset((".git", ".whet", "__pycache__"))
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile(Struct, frozen=True):
     """A file as a run found it; if it was not hashed, its time is compared."""
 
     mode: int
@@ -40,49 +40,56 @@ class Source:
     digest: str | None
 
 
-def sources_of(plan: Plan, settings: Settings, reporters: Iterable[str] = ()) -> dict[str, Source]:
+def sources_of(plan: Plan, settings: Settings, reporters: Iterable[str] = ()) -> dict[str, SourceFile]:
     """Return every file that agents start from, by its path, as it is now."""
-    found: dict[str, Source] = {}
+    sources: dict[str, SourceFile] = {}
     files, size = _MOST_FILES, _MOST_BYTES
-    for path in _paths(plan, _written(settings, reporters)):
+    for path in _paths(plan, _output_paths(settings, reporters)):
         try:
-            seen = os.lstat(path)
+            status = os.lstat(path)
             # A device or a pipe has no content of its own.
-            if not stat.S_ISREG(seen.st_mode) and not stat.S_ISLNK(seen.st_mode):
+            if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
                 continue
-            files, size = files - 1, size - seen.st_size
-            digest = digest_of(path, seen) if files >= 0 and size >= 0 else None
+            files, size = files - 1, size - status.st_size
+            digest = digest_of(path, status) if files >= 0 and size >= 0 else None
         except OSError:
-            # It is gone by now, or cannot be read. The code that needs it reports it.
+            # The file is gone by now, or cannot be read. The code that needs it reports it.
             continue
-        found[escape_surrogates(path)] = Source(stat.S_IMODE(seen.st_mode), seen.st_size, seen.st_mtime_ns, digest)
-    return found
+        sources[escape_surrogates(path)] = SourceFile(
+            stat.S_IMODE(status.st_mode), status.st_size, status.st_mtime_ns, digest
+        )
+    return sources
 
 
-def write_sources(run_dir: Path, sources: Mapping[str, Source]) -> str:
+def write_sources(run_dir: Path, sources: Mapping[str, SourceFile]) -> str:
     """Write *sources* to the record and return the hash of the file, for run.json."""
-    data = wire.encode_pretty(sources)
+    data = codec.encode_pretty(sources)
     write_atomically(run_dir / SOURCES_FILE, data, mode=PRIVATE)
     return hashlib.sha256(data).hexdigest()
 
 
-def refuse_changed_sources(run_dir: Path, digest: str, now: Mapping[str, Source]) -> None:
+def refuse_changed_sources(run_dir: Path, digest: str, now: Mapping[str, SourceFile]) -> None:
     """Refuse to resume if agents would start from other files than those before them."""
     path = run_dir / SOURCES_FILE
     if file_hash(path) != digest:
-        raise changed(path, "has changed since the run began")
-    before = wire.decode_file(path, dict[str, Source])
+        raise change_error(path, "has changed since the run began")
+    before = codec.decode_file(path, dict[str, SourceFile])
     different = sorted(name for name in {*before, *now} if not _is_same(before.get(name), now.get(name), name))
     if different:
         first, more = different[0], f" and {len(different) - 1} more" if len(different) > 1 else ""
-        what = "is gone" if first not in now else "is new" if first not in before else "has changed"
+        if first not in now:
+            what = "is gone"
+        elif first not in before:
+            what = "is new"
+        else:
+            what = "has changed"
         raise UsageError(
             f"{first} {what}{more} since {run_dir.name} began; its results would mix two things",
             hint="start a new run, or undo the change",
         )
 
 
-def _is_same(before: Source | None, now: Source | None, path: str) -> bool:
+def _is_same(before: SourceFile | None, now: SourceFile | None, path: str) -> bool:
     if before is None or now is None or (before.mode, before.size) != (now.mode, now.size):
         return False
     if before.digest is None:
@@ -90,23 +97,23 @@ def _is_same(before: Source | None, now: Source | None, path: str) -> bool:
     return before.digest == (now.digest or digest_of(path, os.lstat(path)))
 
 
-def _written(settings: Settings, reporters: Iterable[str]) -> dict[str, frozenset[str]]:
+def _output_paths(settings: Settings, reporters: Iterable[str]) -> dict[str, frozenset[str]]:
     """Return what whet itself writes into the project while it runs, by name."""
-    named = (name.partition("=")[2] for name in (*settings.reporters, *reporters))
+    targets = (name.partition("=")[2] for name in (*settings.reporters, *reporters))
     snapshots = (settings.snapshots or {}).get("path")
     home = settings.file.parent if settings.file else Path.cwd()
-    paths = (settings.output_dir, snapshots or home / "whet.snapshots.json", *filter(None, named))
-    found = [os.path.realpath(path) for path in paths]
-    return {Path(path).name: frozenset(found) for path in found}
+    paths = (settings.output_dir, snapshots or home / "whet.snapshots.json", *filter(None, targets))
+    resolved_paths = [os.path.realpath(path) for path in paths]
+    return {Path(path).name: frozenset(resolved_paths) for path in resolved_paths}
 
 
-def _paths(plan: Plan, written: Mapping[str, frozenset[str]]) -> Iterator[str]:
+def _paths(plan: Plan, outputs: Mapping[str, frozenset[str]]) -> Iterator[str]:
     """Yield each path once, in order."""
-    seen: set[str] = set()
+    yielded_paths: set[str] = set()
     for place in dict.fromkeys(_places(plan)):
-        for path in _files(os.path.abspath(place), written):  # noqa: PTH100 - a link is looked at, not followed
-            if path not in seen:
-                seen.add(path)
+        for path in _files(os.path.abspath(place), outputs):
+            if path not in yielded_paths:
+                yielded_paths.add(path)
                 yield path
 
 
@@ -114,19 +121,46 @@ def _places(plan: Plan) -> Iterator[str]:
     """Yield the files and folders that the plan names."""
     # A shard lists what all of them start from, because any of them may go on as a part of what they are merged into.
     for execution in plan.whole or plan.executions:
-        spec, runner = execution.workspace, execution.runner
-        yield from (
-            str(path) for path in (spec.template_dir, *runner.skills, *execution.case.check_files) if path is not None
-        )
-        for bootstrap in filter(None, (spec.bootstrap, execution.case.bootstrap)):
-            yield from _named(bootstrap.command, bootstrap.args)
-        yield from _named(runner.options.get("command"), runner.options.get("args") or ())
-        # A run folder that is replayed is checked by its own journal.
-        if runner.agent != "replay" and isinstance(script := runner.options.get("script"), str):
-            yield script
+        yield from fixtures_of(execution)
+        yield from map(str, execution.runner.skills)
+        yield from programs_of(execution.runner)
 
 
-def _named(command: Any, args: Iterable[Any]) -> Iterator[str]:
+def fixtures_of(execution: Execution) -> Iterator[str]:
+    """Yield the files and folders that the workspaces and the checks of *execution* begin as."""
+    spec, case = execution.workspace, execution.case
+    paths = (spec.template_dir, *case.check_files, *_placed_files(execution), *_packed_files(execution))
+    yield from (str(path) for path in paths if path is not None)
+    for bootstrap in filter(None, (spec.bootstrap, case.bootstrap)):
+        yield from _program_files(bootstrap.command, bootstrap.args)
+
+
+def _placed_files(execution: Execution) -> Iterator[Path]:
+    """Yield what is put into workspaces; the skill under test is not of the case."""
+    for item in execution.workspace.placed:
+        if item.source is not None and item.source != execution.skill:
+            yield item.source
+
+
+def _packed_files(execution: Execution) -> Iterator[Path]:
+    """Yield the package and the folders of a task that lie on this machine."""
+    package, task = execution.workspace.package, execution.case.task
+    if package is not None and (package.base_dir / package.ref).exists():
+        yield package.base_dir / package.ref
+    if task is not None:
+        yield task.folder
+
+
+def programs_of(runner: Runner, *, program: bool = True) -> Iterator[str]:
+    """Yield the files that *runner* starts from, with or without its *program*."""
+    command = runner.options.get("command") if program else None
+    yield from _program_files(command, runner.options.get("args") or ())
+    # A run folder that is replayed is checked by its own journal.
+    if runner.agent != "replay" and isinstance(script := runner.options.get("script"), str):
+        yield script
+
+
+def _program_files(command: Any, args: Iterable[Any]) -> Iterator[str]:
     """Yield the program, and the files that its arguments name."""
     program = shutil.which(command) if isinstance(command, str) else None
     if program is not None:
@@ -137,16 +171,16 @@ def _named(command: Any, args: Iterable[Any]) -> Iterator[str]:
             yield text
 
 
-def _files(place: str, written: Mapping[str, frozenset[str]]) -> Iterator[str]:
+def _files(place: str, outputs: Mapping[str, frozenset[str]]) -> Iterator[str]:
     if not Path(place).is_dir():
         yield place
         return
     for folder, folders, files in os.walk(place):
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED and _counts(folder, name, written))
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED and _counts(folder, name, outputs))
         links = [name for name in folders if Path(folder, name).is_symlink()]
-        yield from (f"{folder}/{name}" for name in sorted((*files, *links)) if _counts(folder, name, written))
+        yield from (f"{folder}/{name}" for name in sorted((*files, *links)) if _counts(folder, name, outputs))
 
 
-def _counts(folder: str, name: str, written: Mapping[str, frozenset[str]]) -> bool:
+def _counts(folder: str, name: str, outputs: Mapping[str, frozenset[str]]) -> bool:
     # By name first: resolving every path would take longer than everything else.
-    return name not in written or os.path.realpath(f"{folder}/{name}") not in written[name]
+    return name not in outputs or os.path.realpath(f"{folder}/{name}") not in outputs[name]

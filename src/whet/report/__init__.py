@@ -1,1 +1,1 @@
-"""Reports: show the events and results of a run to people and programs."""
+"""Report on runs: the contract of reporters, and what all of them show."""

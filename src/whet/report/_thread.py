@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -11,16 +12,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from whet.dataclass import dataclass
-from whet.model.event import RunEnded, RunEvent, RunStarted
+from msgspec import Struct
+
+from whet.model.run_events import RunEnded, RunEvent, RunStarted
 
 T = TypeVar("T")
 # How many events may wait for a slow reporter before the run waits for it.
 BACKLOG = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """How long a reporter may take for one event, and for loading, the end of the run and closing."""
 
     event_s: float = 10.0
@@ -34,8 +35,7 @@ class Hangs(Exception):
         super().__init__(f"did not return within {limit_s:g} s")
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(Struct, frozen=True):
     do: Callable[[], object]
     limit_s: float
 
@@ -187,7 +187,6 @@ def exits_refused() -> Iterator[None]:
 def _stop(thread: threading.Thread) -> None:
     """Raise SystemExit in *thread* when it next runs Python, so that an endless loop does not slow the run."""
     # Imported here, because hardly any run needs it.
-    import ctypes  # noqa: PLC0415
 
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))

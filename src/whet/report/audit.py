@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from whet.dataclass import dataclass
-from whet.model import wire
+from msgspec import Struct
+
+from whet.model import codec
 from whet.model.suite import Suite
-from whet.reading.text import count, one_line, path_for_people, quoted
-from whet.record.past_runs import PastRuns, PastTrials
+from whet.reading.text import count, left, one_line, path_for_people, quoted
+from whet.record.read.past_runs import PastRuns, PastTrials
+from whet.report.screen import Screen, Style
+from whet.suites.skills.leaks import Leak, LeakedPart
 
-SCHEMA = "whet/audit/1"
 _WIDEST = 200
 _ANYWAY = "its oracle runs in every trial (oracle_ref), so any agent passes it: leave oracle_ref out of real runs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditedCase:
+SolutionOutcome = Literal["passed", "failed", "errored", "not audited", "none"]
+
+
+class AuditedCase(Struct, frozen=True, kw_only=True):
     """What is known of one case.
 
     `passed_by` are the controls that pass it. `forbids` says that this is no fault: it asks only that a skill is not
-    loaded. `solution` is "passed", "failed", "errored", "not audited" or "none", and `reason` why it did not pass.
+    loaded. `reason` says why the solution did not pass.
     """
 
     id: str
     passed_by: tuple[str, ...]
     vacuous: bool
     forbids: bool
-    solution: str
+    solution: SolutionOutcome
     reason: str | None
     not_audited: str | None
     errored: str | None
@@ -41,14 +45,15 @@ class AuditedCase:
         return self.solution == "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class Audit(Struct, frozen=True, kw_only=True):
     """What is known of a suite; `record` is where the evidence is."""
 
     suite: Suite
     cases: tuple[AuditedCase, ...]
     past: PastRuns
     record: Path | None
+    # What stands of its cases in the skill.
+    leaks: tuple[Leak, ...] = ()
 
     @property
     def vacuous(self) -> list[str]:
@@ -68,12 +73,12 @@ class Audit:
     @property
     def left_out(self) -> dict[str, str]:
         """The tasks that are no cases here, and why."""
-        known, found = {case.id for case in self.suite.cases}, dict[str, str]()
+        case_ids, reasons = {case.id for case in self.suite.cases}, dict[str, str]()
         for lost in self.suite.lost:
-            if lost.case is not None and lost.case not in known:
+            if lost.case is not None and lost.case not in case_ids:
                 why = lost.message.removeprefix("is left out: ")
-                found[lost.case] = f"{found[lost.case]}; {why}" if lost.case in found else why
-        return found
+                reasons[lost.case] = f"{reasons[lost.case]}; {why}" if lost.case in reasons else why
+        return reasons
 
     @property
     def unsolved(self) -> list[str]:
@@ -87,58 +92,147 @@ class Audit:
         return not (self.vacuous or self.broken or self.errored)
 
 
-def audit_document(found: Audit) -> str:
-    """Return all that was found as JSON."""
-    past = {each.case.id: each for each in found.past.cases}
-    document = {
-        "schema": SCHEMA,
-        "suite": found.suite.name,
-        "suite_path": str(found.suite.source),
-        "vacuous": found.vacuous,
-        "broken": found.broken,
-        "idle_checks": [f"{each.case.id}::{label}" for each in found.past.cases for label in each.idle],
-        "constant": [each.case.id for each in found.past.cases if each.constant],
-        "not_audited": [case.id for case in found.cases if case.not_audited],
-        "errored": found.errored,
-        "left_out": [{"id": name, "reason": why} for name, why in found.left_out.items()],
-        "runs": found.past.runs,
-        "unread_runs": found.past.unread,
-        "record": str(found.record) if found.record else None,
-        "cases": [_case(case, past[case.id]) for case in found.cases],
-    }
-    return wire.encode_pretty(document).decode()
+class AuditCaseDocument(Struct, frozen=True, kw_only=True):
+    """One case: which controls pass it, how its solution did, and what recorded trials say about it."""
+
+    id: str
+    vacuous: bool
+    passed_by: tuple[str, ...]
+    forbids: bool
+    solution: SolutionOutcome
+    broken: bool
+    reason: str | None
+    not_audited: str | None
+    errored: str | None
+    oracle_in_every_trial: bool
+    trials: int
+    passed: int
+    constant: bool
+    idle_checks: tuple[str, ...]
 
 
-def _case(case: AuditedCase, past: PastTrials) -> dict[str, Any]:
-    return {
-        "id": case.id,
-        "vacuous": case.vacuous,
-        "passed_by": case.passed_by,
-        "forbids": case.forbids,
-        "solution": case.solution,
-        "broken": case.broken,
-        "reason": case.reason,
-        "not_audited": case.not_audited,
-        "errored": case.errored,
-        "oracle_in_every_trial": case.solved_anyway,
-        "trials": len(past.trials),
-        "passed": past.passed,
-        "constant": past.constant,
-        "idle_checks": past.idle,
-    }
+class LeftOutTask(Struct, frozen=True, kw_only=True):
+    """A task that whet cannot run, and why."""
+
+    id: str
+    reason: str
 
 
-def audit_lines(found: Audit) -> Iterator[str]:
-    """Yield all that was found, what must be mended first."""
-    solutions = sum(case.solution in {"passed", "failed", "errored"} for case in found.cases)
-    audited = f"{count(len(found.cases), 'case')}, {count(solutions, 'solution')}"
-    yield f"{found.suite.name} ({path_for_people(found.suite.source, Path.cwd())}): {audited}"
-    for label, name, text in (*_case_rows(found.cases), *_task_rows(found), *_past_rows(found.past)):
-        yield f"  {label:11}  {one_line(name)}: {one_line(text, _WIDEST)}"
-    yield f"  {'runs':11}  {_runs(found.past)}"
-    if found.record is not None:
-        yield f"  {'evidence':11}  {path_for_people(found.record, Path.cwd())}"
-    yield _summary(found)
+class AuditLeak(Struct, frozen=True, kw_only=True):
+    """Where text of a case, or its name, stands in a file of the skill; `cases` are all that share it."""
+
+    file: str
+    line: int
+    part: LeakedPart
+    words: str
+    cases: tuple[str, ...]
+
+
+class AuditDocument(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/audit/1"):
+    """What `whet audit --json` prints of a suite: lists of case ids, then each case; `record` has the evidence."""
+
+    suite: str
+    suite_path: str
+    vacuous: tuple[str, ...]
+    broken: tuple[str, ...]
+    idle_checks: tuple[str, ...]
+    constant: tuple[str, ...]
+    not_audited: tuple[str, ...]
+    errored: tuple[str, ...]
+    left_out: tuple[LeftOutTask, ...]
+    leaks: tuple[AuditLeak, ...]
+    runs: tuple[str, ...]
+    unread_runs: tuple[str, ...]
+    record: str | None
+    cases: tuple[AuditCaseDocument, ...]
+
+
+class AuditsDocument(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/audits/1"):
+    """What `whet audit --json` prints of several suites."""
+
+    audits: tuple[AuditDocument, ...]
+
+
+def audit_document(audit: Audit) -> AuditDocument:
+    """Return all findings of an audit as a document."""
+    past = {past_trials.case.id: past_trials for past_trials in audit.past.cases}
+    return AuditDocument(
+        suite=audit.suite.name,
+        suite_path=str(audit.suite.source),
+        vacuous=tuple(audit.vacuous),
+        broken=tuple(audit.broken),
+        idle_checks=tuple(
+            f"{past_trials.case.id}::{label}" for past_trials in audit.past.cases for label in past_trials.idle
+        ),
+        constant=tuple(past_trials.case.id for past_trials in audit.past.cases if past_trials.constant),
+        not_audited=tuple(case.id for case in audit.cases if case.not_audited),
+        errored=tuple(audit.errored),
+        left_out=tuple(LeftOutTask(id=name, reason=why) for name, why in audit.left_out.items()),
+        leaks=tuple(map(_leak_document, audit.leaks)),
+        runs=audit.past.runs,
+        unread_runs=audit.past.unread,
+        record=str(audit.record) if audit.record else None,
+        cases=tuple(_case_document(case, past[case.id]) for case in audit.cases),
+    )
+
+
+def audits_text(audits: Sequence[Audit]) -> str:
+    """Return the document of one audit, or one that holds several, as JSON text."""
+    documents = tuple(map(audit_document, audits))
+    document = documents[0] if len(documents) == 1 else AuditsDocument(audits=documents)
+    return codec.encode_pretty(document).decode()
+
+
+def _leak_document(leak: Leak) -> AuditLeak:
+    return AuditLeak(file=str(leak.file), line=leak.line, part=leak.part, words=leak.words, cases=leak.cases)
+
+
+def _case_document(case: AuditedCase, past: PastTrials) -> AuditCaseDocument:
+    return AuditCaseDocument(
+        id=case.id,
+        vacuous=case.vacuous,
+        passed_by=case.passed_by,
+        forbids=case.forbids,
+        solution=case.solution,
+        broken=case.broken,
+        reason=case.reason,
+        not_audited=case.not_audited,
+        errored=case.errored,
+        oracle_in_every_trial=case.solved_anyway,
+        trials=len(past.trials),
+        passed=past.passed,
+        constant=past.constant,
+        idle_checks=past.idle,
+    )
+
+
+# What to mend is red, and what to look at is yellow.
+_STYLES: dict[str, Style] = {
+    "vacuous": "bad",
+    "broken": "bad",
+    "errored": "warn",
+    "no solution": "warn",
+    "left out": "warn",
+    "leak": "warn",
+    "idle check": "warn",
+}
+
+
+def audit_lines(audit: Audit, screen: Screen) -> Iterator[str]:
+    """Yield all findings of an audit in lines, those to mend first."""
+    solutions = sum(case.solution in {"passed", "failed", "errored"} for case in audit.cases)
+    summary = f"{count(len(audit.cases), 'case')}, {count(solutions, 'solution')}"
+    place = path_for_people(audit.suite.source, Path.cwd())
+    yield f"{screen.paint(one_line(audit.suite.name), 'bold')} ({place}): {summary}"
+    rows = (*_case_rows(audit.cases), *_task_rows(audit), *_leak_rows(audit.leaks), *_past_rows(audit.past))
+    for label, name, text in rows:
+        mark = screen.paint(left(label, 11), _STYLES.get(label, "dim"))
+        yield f"  {mark}  {one_line(name)}: {one_line(text, _WIDEST)}"
+    yield f"  {screen.paint(left('runs', 11), 'dim')}  {_runs(audit.past)}"
+    if audit.record is not None:
+        yield f"  {screen.paint(left('evidence', 11), 'dim')}  {path_for_people(audit.record, Path.cwd())}"
+    is_good = audit.clean and not all(case.not_audited for case in audit.cases)
+    yield screen.paint(_summary(audit), "good" if is_good else "bold")
 
 
 def _case_rows(cases: Sequence[AuditedCase]) -> Iterator[tuple[str, str, str]]:
@@ -159,38 +253,47 @@ def _case_rows(cases: Sequence[AuditedCase]) -> Iterator[tuple[str, str, str]]:
             yield "note", case.id, _ANYWAY
 
 
-def _task_rows(found: Audit) -> Iterator[tuple[str, str, str]]:
-    for name in found.unsolved:
+def _task_rows(audit: Audit) -> Iterator[tuple[str, str, str]]:
+    for name in audit.unsolved:
         yield "no solution", name, "it has none, so whether the task can be done is not known"
-    for name, why in found.left_out.items():
+    for name, why in audit.left_out.items():
         yield "left out", name, f"whet cannot run it: {why}"
 
 
+def _leak_rows(leaks: Sequence[Leak]) -> Iterator[tuple[str, str, str]]:
+    for leak in leaks:
+        place = f"{path_for_people(leak.file, Path.cwd())}:{leak.line}"
+        what = "its name stands" if leak.part == "name" else f"text of its {leak.part} stands"
+        yield "leak", quoted(leak.cases, 3), f"{what} in {place}: {leak.words}"
+
+
 def _past_rows(past: PastRuns) -> Iterator[tuple[str, str, str]]:
-    for each in past.cases:
-        for label in each.idle:
-            trials = count(len(each.trials), "trial")
-            yield "idle check", f"{each.case.id}::{label}", f"without it, {trials} would have ended alike"
-    for each in past.cases:
-        if each.constant:
-            often = "all" if each.passed else "none"
-            yield "constant", each.case.id, f"passed in {often} of {count(len(each.trials), 'trial')}"
+    for past_trials in past.cases:
+        for label in past_trials.idle:
+            trials = count(len(past_trials.trials), "trial")
+            yield "idle check", f"{past_trials.case.id}::{label}", f"without it, {trials} would have ended alike"
+    for past_trials in past.cases:
+        if past_trials.constant:
+            often = "all" if past_trials.passed else "none"
+            yield "constant", past_trials.case.id, f"passed in {often} of {count(len(past_trials.trials), 'trial')}"
 
 
 def _runs(past: PastRuns) -> str:
     if not past.runs:
-        found = "none of this suite as it is now, so idle checks and constant cases are not known"
+        text = "none of this suite as it is now, so idle checks and constant cases are not known"
     else:
-        found = f"{count(len(past.runs), 'recorded run')} of this suite as it is now"
-    return f"{found}; {count(len(past.unread), 'record')} cannot be read" if past.unread else found
+        text = f"{count(len(past.runs), 'recorded run')} of this suite as it is now"
+    return f"{text}; {count(len(past.unread), 'record')} cannot be read" if past.unread else text
 
 
-def _summary(found: Audit) -> str:
+def _summary(audit: Audit) -> str:
+    if audit.cases and all(case.not_audited for case in audit.cases):
+        return "No case was audited."
     parts = [
-        *([f"{count(len(found.vacuous), 'case')} cannot tell good from bad"] if found.vacuous else []),
-        *([f"{count(len(found.broken), 'solution')} not passing"] if found.broken else []),
-        *([f"{count(len(found.errored), 'case')} errored"] if found.errored else []),
+        *([f"{count(len(audit.vacuous), 'case')} cannot tell good from bad"] if audit.vacuous else []),
+        *([f"{count(len(audit.broken), 'solution')} not passing"] if audit.broken else []),
+        *([f"{count(len(audit.errored), 'case')} errored"] if audit.errored else []),
     ]
-    left = len(found.left_out)
+    left = len(audit.left_out)
     summary = "; ".join(parts) or "No control passes a case, and every solution passes."
     return f"{summary} ({count(left, 'task')} left out)" if left else summary

@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
+from whet import plugins
 from whet.errors import PluginError, UsageError
-from whet.model import plugins
-from whet.report.json import is_written_into
-from whet.report.reporter import Reporter, ReporterContext, ReporterFactory, Reporters
-from whet.report.reporter_thread import Hangs, Patience, ReporterThread, ThreadedReporter, exits_refused
+from whet.report._thread import Hangs, Patience, ReporterThread, ThreadedReporter, exits_refused
+from whet.report.contract import Reporter, ReporterContext, ReporterFactory, Reporters
+from whet.report.files.json import is_written_into
 
 T = TypeVar("T")
 PATIENCE = Patience()
@@ -23,8 +24,7 @@ PATIENCE = Patience()
 _STDOUT = frozenset({"", "-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 
 
-@dataclass(frozen=True, slots=True)
-class ReporterChoice:
+class ReporterChoice(Struct, frozen=True):
     """A reporter as you wrote it: `name`, or `name=target`."""
 
     name: str
@@ -41,6 +41,11 @@ def parse_reporter(text: str) -> ReporterChoice:
     return ReporterChoice(name, None if target in _STDOUT else target)
 
 
+def prints_json(specs: Iterable[str]) -> bool:
+    """Return whether the json reporter is among *specs* and writes to stdout."""
+    return ReporterChoice("json", None) in map(parse_reporter, specs)
+
+
 def make_reporters(
     specs: Sequence[str],
     *,
@@ -53,25 +58,32 @@ def make_reporters(
 ) -> Reporters:
     """Create every reporter in *specs*; raises UsageError if one cannot be created."""
     choices = [parse_reporter(spec) for spec in specs]
-    own = frozenset(path.resolve() for path in protected)
+    protected_paths = frozenset(path.resolve() for path in protected)
     with ExitStack() as undo:
         makers = [_Maker(choice.name, patience or PATIENCE) for choice in choices]
         for maker in makers:
             undo.callback(maker.let_go)
         factories = [maker.load(base) for maker in makers]
-        targets = [_target(each, base, own, factory) for each, factory in zip(choices, factories, strict=True)]
+        targets = [
+            _target(reporter_choice, base, protected_paths, factory)
+            for reporter_choice, factory in zip(choices, factories, strict=True)
+        ]
         document = _owner_of_stdout(choices, factories, targets)
-        files = {each.name: target for each, target in zip(choices, targets, strict=True) if target is not None}
-        made: list[tuple[str, Reporter]] = []
+        files = {
+            reporter_choice.name: target
+            for reporter_choice, target in zip(choices, targets, strict=True)
+            if target is not None
+        }
+        reporters: list[tuple[str, Reporter]] = []
         for position, (maker, factory, target) in enumerate(zip(makers, factories, targets, strict=True)):
             # A program reads the document on stdout, so the other reporters write to stderr.
             screen = stdout if document in (None, position) else stderr
             context = ReporterContext(
                 target=target, stdout=screen, stderr=stderr, environ=environ, cwd=Path.cwd(), files=files
             )
-            made.append((maker.name, maker.make(factory, context)))
+            reporters.append((maker.name, maker.make(factory, context)))
         undo.pop_all()
-    return Reporters(made, stderr=stderr, stdout=stdout, screen=stdout if document is None else stderr)
+    return Reporters(reporters, stderr=stderr, stdout=stdout, screen=stdout if document is None else stderr)
 
 
 class _Maker:
@@ -114,7 +126,7 @@ class _Maker:
 def _is_ours(name: str) -> bool:
     """Return whether *name* is a reporter of this package or unknown; any other could hang."""
     module = name.partition(":")[0] if ":" in name else plugins.module_of("reporters", name)
-    return module is None or module.startswith("whet.report.")
+    return module is None or module.startswith(("whet.report.", "whet.view."))
 
 
 def _factory(name: str, base: Path) -> ReporterFactory:
@@ -122,12 +134,14 @@ def _factory(name: str, base: Path) -> ReporterFactory:
         # At the end, so that a file of the project never replaces a module of whet.
         if str(base) not in sys.path:
             sys.path.append(str(base))
-        found: Any = plugins.find_object(name)
+        reporter_class: Any = plugins.find_object(name)
     else:
-        found = plugins.find("reporters", name)
-    if not callable(found):
-        raise PluginError(f'reporter "{name}" is a {type(found).__name__}, not a callable that takes a ReporterContext')
-    factory: ReporterFactory = found
+        reporter_class = plugins.find("reporters", name)
+    if not callable(reporter_class):
+        raise PluginError(
+            f'reporter "{name}" is a {type(reporter_class).__name__}, not a callable that takes a ReporterContext'
+        )
+    factory: ReporterFactory = reporter_class
     return factory
 
 
@@ -143,8 +157,8 @@ def _make(name: str, factory: ReporterFactory, context: ReporterContext) -> Repo
         raise PluginError(
             f'reporter "{name}" made a {type(reporter).__name__}, which cannot be called with events', hint=hint
         )
-    made: Reporter = reporter
-    return made
+    instance: Reporter = reporter
+    return instance
 
 
 def _target(choice: ReporterChoice, base: Path, protected: frozenset[Path], factory: ReporterFactory) -> Path | None:
@@ -175,15 +189,21 @@ def _owner_of_stdout(
     choices: Sequence[ReporterChoice], factories: Sequence[ReporterFactory], targets: Sequence[Path | None]
 ) -> int | None:
     """Return the position of the reporter whose document goes to stdout; no two may write to one place."""
-    seen: dict[Path | str, str] = {}
+    owners: dict[Path | str, str] = {}
     owner: int | None = None
     for position, (choice, factory, target) in enumerate(zip(choices, factories, targets, strict=True)):
         document = target is None and getattr(factory, "document", False)
-        place = target.resolve() if target else ("stdout" if document else choice.name)
-        if place in seen:
+        place: Path | str
+        if target:
+            place = target.resolve()
+        elif document:
+            place = "stdout"
+        else:
+            place = choice.name
+        if place in owners:
             hint = f"give each its own file: {choice.name}=FILE"
             where = place if target or document else "the screen"
-            raise UsageError(f'reporters "{seen[place]}" and "{choice.name}" would both write to {where}', hint=hint)
-        seen[place] = choice.name
+            raise UsageError(f'reporters "{owners[place]}" and "{choice.name}" would both write to {where}', hint=hint)
+        owners[place] = choice.name
         owner = position if document else owner
     return owner

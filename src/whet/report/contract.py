@@ -6,14 +6,14 @@ import select
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Protocol, Self, TextIO
 
-from whet.dataclass import dataclass
-from whet.model.event import Notice, RunEvent
+from msgspec import Struct, field
+
+from whet.model.run_events import Notice, RunEvent
 from whet.reading.text import one_line
-from whet.report.reporter_thread import Hangs, close_reporter
+from whet.report._thread import Hangs, close_reporter
 
 
 class Reporter(Protocol):
@@ -23,8 +23,7 @@ class Reporter(Protocol):
         """Show *event*."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReporterContext:
+class ReporterContext(Struct, frozen=True, kw_only=True):
     """What a reporter may use: its target file if it has one, and the streams."""
 
     target: Path | None
@@ -95,10 +94,10 @@ class Reporters:
 
     def _leave_unread(self, reporter: Reporter, error: BaseException) -> bool:
         """Return whether *reporter* broke only because its reader went away; if so, drop it without a warning."""
-        gone = [stream for stream in (self._stdout, self._stderr) if stream and reader_is_gone(stream)]
-        if not isinstance(error, BrokenPipeError) or not gone:
+        streams = [stream for stream in (self._stdout, self._stderr) if stream and reader_is_gone(stream)]
+        if not isinstance(error, BrokenPipeError) or not streams:
             return False
-        self.unread = self.unread or self._stdout in gone
+        self.unread = self.unread or self._stdout in streams
         self._remove(reporter)
         return True
 

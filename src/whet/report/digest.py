@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from pathlib import Path
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import JudgeRefused, KeyRefused, ProviderUnreachable, UserRefused
 from whet.model.arm import DEFAULT
-from whet.model.benchmark import CompletionReport
+from whet.model.callable import CompletionReport
 from whet.model.comparison import Comparison
-from whet.model.event import ExecutionSummary, Results
-from whet.model.grade import AS_EXPECTED, Lift
+from whet.model.grade import AS_EXPECTED, UNEXPECTED, Lift
 from whet.model.run import RunInfo, TrialResult
+from whet.model.run_events import ExecutionSummary, Results
 from whet.model.skills import SkillLoads
 from whet.model.spending import Spending
+from whet.model.suite import Case
 from whet.reading.text import aligned, count, one_line, path_for_people
+from whet.report.failed_cases import reason_of
 from whet.report.finding import Finding, class_of, execution_name, finding_of, likeness, snapshot_finding, trial_name
 from whet.report.spent import spending_text
-from whet.report.table import Figures, Row, RunnerTable
+from whet.report.table import Figures, RunnerTable, TableRow
+from whet.report.triggers import SessionCost, TriggerReport, read_triggers
 
 FAILURES_SHOWN = 50
 NAMES_SHOWN = 50
@@ -32,14 +36,16 @@ ERRORED = "Errored, and not counted as failed"
 LOADS = "Skill loads"
 FLAKY = "Flaky: went as expected only on a later attempt"
 VACUOUS = "Vacuous: every expectation held before the agent started"
+LOST_CHECKS = "Checks not carried over: these cases pass with less than their suite asks for"
 VOID = "Void: counts nowhere, because an agent that solves nothing passes it"
+# Tasks are the sample of a report, while `compare`, `gate` and the history go by the trials of these tasks.
+LIKE_THESE = "in parentheses: 95 % intervals for tasks like these"
 
 
 _REFUSED = frozenset(error.code for error in (KeyRefused, ProviderUnreachable, JudgeRefused, UserRefused))
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Findings that say the same: the first in full, and of the others what differs."""
 
     first: Finding
@@ -58,8 +64,7 @@ class Block:
         yield from ((label, fact) for label, fact in facts if fact)
 
 
-@dataclass(slots=True)
-class Group:
+class FindingGroup(Struct):
     """The findings of one failure class, each text once, and how many there are."""
 
     title: str
@@ -87,8 +92,7 @@ class Group:
         return self.count - self.shown
 
 
-@dataclass(slots=True)
-class Names:
+class Names(Struct):
     """As many names as are shown under a title, and how many there are."""
 
     title: str
@@ -107,8 +111,7 @@ class Names:
         return self.count - len(self.shown)
 
 
-@dataclass(slots=True)
-class Digest:
+class Digest(Struct):
     """The end of a run in a few facts."""
 
     counts: dict[str, int]
@@ -116,23 +119,36 @@ class Digest:
     # What was paid for, also for attempts that were interrupted, which are in no table.
     spending: Spending = field(default_factory=Spending)
     tables: list[RunnerTable] = field(default_factory=list)
-    failed: list[Group] = field(default_factory=list)
-    errored: list[Group] = field(default_factory=list)
+    failed: list[FindingGroup] = field(default_factory=list)
+    errored: list[FindingGroup] = field(default_factory=list)
     flaky: Names = field(default_factory=lambda: Names(FLAKY))
     vacuous: Names = field(default_factory=lambda: Names(VACUOUS))
     void: Names = field(default_factory=lambda: Names(VOID))
+    lost_checks: Names = field(default_factory=lambda: Names(LOST_CHECKS))
     snapshots: int = 0
     # How many trials failed by a mistake in a check.
     mistakes: int = 0
     # How often the skill of each arm was loaded.
     loads: tuple[SkillLoads, ...] = ()
+    triggers: TriggerReport = TriggerReport()
     lifts: tuple[Lift, ...] = ()
     # What was decided about arms.
     comparisons: tuple[Comparison, ...] = ()
+    # Why the cases of each runner failed in each arm: the reason of the first trial that did.
+    reasons: dict[str, dict[tuple[str, str], str]] = field(default_factory=dict)
     # Why a run until decided ended.
     stopped: str = ""
-    # How many trials a provider let nobody in for, which a resumed run tries again.
+    # How many trials a provider refused, which a resumed run tries again.
     refused: int = 0
+
+    def compared(self, runner: str) -> frozenset[str]:
+        """Return the cases on *runner* that a comparison has."""
+        return frozenset(
+            case.case
+            for comparison in self.comparisons
+            if comparison.runner in (None, runner)
+            for case in comparison.cases
+        )
 
     @property
     def total(self) -> int:
@@ -142,9 +158,9 @@ class Digest:
     @property
     def spent(self) -> str:
         """What was spent in all, if the only table does not say so already."""
-        said = [spending_text(table.figures.spending) for table in self.tables]
-        spent = spending_text(self.spending)
-        return "" if said == [spent] else spent
+        texts = [spending_text(table.figures.spending) for table in self.tables]
+        total = spending_text(self.spending)
+        return "" if texts == [total] else total
 
     @property
     def counting(self) -> int:
@@ -164,10 +180,10 @@ class Digest:
 
 def read_digest(results: Results, info: RunInfo, *, cwd: Path, rows: int) -> Digest:
     """Read the record once, a trial at a time, and keep what is shown."""
-    return _Reader(results, info, cwd, rows).read()
+    return _DigestBuilder(results, info, cwd, rows).read()
 
 
-class _Reader:
+class _DigestBuilder:
     """Gathers a digest while it reads the record."""
 
     def __init__(self, results: Results, info: RunInfo, cwd: Path, rows: int) -> None:
@@ -176,7 +192,9 @@ class _Reader:
         self._cwd = cwd
         self._rows = rows
         self._tables: dict[str, RunnerTable] = {}
-        self._groups: dict[tuple[bool, str], Group] = {}
+        self._groups: dict[tuple[bool, str], FindingGroup] = {}
+        # What sessions took that were ended early.
+        self._early: list[SessionCost] = []
         self._shown = 0
         self._digest = Digest(counts=dict(results.counts), duration_s=results.duration_s, spending=results.spending)
 
@@ -186,19 +204,21 @@ class _Reader:
         digest = self._digest
         for name, controls in self._results.plan.voided.items():
             digest.void.add(f"{one_line(name)}: passes with {', '.join(controls)}")
+        cases = {execution.case.id: execution.case for execution in self._results.plan.executions}
+        for case in cases.values():
+            if case.lost_checks:
+                digest.lost_checks.add(_lost_checks_line(case))
         digest.tables = list(self._tables.values())
         digest.loads = self._results.skill_loads
+        digest.triggers = read_triggers(self._results, self._early, self._info.run_dir)
         if self._results.plan.baseline is not None:
-            from whet.grade.comparison import comparisons_in, lifts_of  # noqa: PLC0415 - most runs compare nothing
-            from whet.report.comparison import why_stopped  # noqa: PLC0415
+            from whet.report.decisions.words import compare_arms  # most runs compare nothing
 
-            digest.lifts = lifts_of(self._results)
-            digest.comparisons = comparisons_in(self._results)
-            digest.stopped = why_stopped(self._results)
+            digest.lifts, digest.comparisons, digest.stopped = compare_arms(self._results, self._info)
         # The most frequent class first. Sorting keeps the order of equals.
-        ordered = sorted(self._groups.items(), key=lambda item: -item[1].count)
-        digest.failed = [group for (errored, _), group in ordered if not errored]
-        digest.errored = [group for (errored, _), group in ordered if errored]
+        groups = sorted(self._groups.items(), key=lambda item: -item[1].count)
+        digest.failed = [group for (is_error, _), group in groups if not is_error]
+        digest.errored = [group for (is_error, _), group in groups if is_error]
         return digest
 
     def _execution(self, summary: ExecutionSummary) -> None:
@@ -211,9 +231,11 @@ class _Reader:
         void = execution.case.id in self._results.plan.voided
         for result in self._results.trials(execution):
             figures.add(result)
+            if result.ended_early is not None:
+                self._early.append(SessionCost.of(result))
             vacuous = vacuous or result.vacuous
             if void:
-                # It was paid for all the same.
+                # A void trial was paid for all the same.
                 table.figures.add(result)
             else:
                 table.take(result)
@@ -223,13 +245,14 @@ class _Reader:
         case = execution_name(execution.case.id, execution.arm)
         if vacuous:
             self._digest.vacuous.add(f"{case} on {one_line(execution.runner.id)}")
-        row = Row(
+        row = TableRow(
             case=case,
             status=summary.status,
             trials=execution.trials,
             rate=summary.rate,
             figures=figures,
             baseline=execution.baseline,
+            case_id=execution.case.id,
         )
         table.add(row, self._rows)
 
@@ -238,12 +261,16 @@ class _Reader:
         if finding is not None:
             self._digest.snapshots += 1
             key = (finding.status == "errored", "\0snapshot")
-            group = self._groups.setdefault(key, Group("Usage snapshot", noun="execution"))
+            group = self._groups.setdefault(key, FindingGroup("Usage snapshot", noun="execution"))
             if self._counts_and_shows(group):
                 group.add(finding, finding.key)
 
     def _trial(self, result: TrialResult) -> None:
         self._digest.mistakes += result.mistaken
+        if result.status in UNEXPECTED:
+            self._digest.reasons.setdefault(result.key.runner, {}).setdefault(
+                (result.key.arm, result.key.case), reason_of(result)
+            )
         if result.flaky:
             self._digest.flaky.add(f"{trial_name(result.key)} (attempt {len(result.attempts)})")
         self._digest.refused += result.failure is not None and result.failure.code in _REFUSED
@@ -251,23 +278,28 @@ class _Reader:
             finding = finding_of(result, self._info, self._cwd)
             group.add(finding, likeness(result, finding))
 
-    def _counts_and_shows(self, group: Group) -> bool:
+    def _counts_and_shows(self, group: FindingGroup) -> bool:
         """Count one more of *group*, and return whether to show it: at least one, even if the limit is reached."""
         group.count += 1
         shows = self._shown < FAILURES_SHOWN or not group.shown
         self._shown += shows
         return shows
 
-    def _group(self, result: TrialResult) -> Group:
-        errored = result.status == "errored"
+    def _group(self, result: TrialResult) -> FindingGroup:
+        is_error = result.status == "errored"
         ident, title = class_of(result)
-        if len(self._groups) >= CLASSES_APART and (errored, ident) not in self._groups:
+        if len(self._groups) >= CLASSES_APART and (is_error, ident) not in self._groups:
             ident, title = "\0rest", "Other classes"
-        return self._groups.setdefault((errored, ident), Group(title))
+        return self._groups.setdefault((is_error, ident), FindingGroup(title))
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+def _lost_checks_line(case: Case) -> str:
+    """Return how many checks a case lost, and the first of them with its reason."""
+    more = f", and {count(len(case.lost_checks) - 1, 'more check')}" if len(case.lost_checks) > 1 else ""
+    return f"{one_line(case.id, 120)}: {one_line(case.lost_checks[0], 200)}{more}"
+
+
+class RunNouns(Struct, frozen=True):
     """What a command calls the nouns of a run."""
 
     suite: str = "suite"
@@ -278,35 +310,53 @@ class Words:
     passed: str = "went as expected"
 
 
-_RUN = Words()
-_EVAL = Words(suite="benchmark", case="task", runner="skill", trial="call", sample="run", passed="passed")
+_RUN = RunNouns()
+_EVAL = RunNouns(suite="benchmark", case="task", runner="skill", trial="call", sample="run", passed="passed")
 
 
-def words_of(command: str) -> Words:
+def words_of(command: str) -> RunNouns:
     """Return the words of `whet COMMAND`."""
     return _EVAL if command == "eval" else _RUN
 
 
 def load_lines(loads: Sequence[SkillLoads]) -> list[str]:
     """Return a line for each runner and arm with a skill, such as "codex  skill  loaded in 4 of 6 sessions"."""
-    alone = {each.arm for each in loads} == {DEFAULT}
-    arms = ["" if alone else one_line(each.arm, 80) for each in loads]
-    return aligned([(one_line(each.runner, 80), arm, each.text) for each, arm in zip(loads, arms, strict=True)])
+    alone = {load.arm for load in loads} == {DEFAULT}
+    arms = ["" if alone else one_line(load.arm, 80) for load in loads]
+    return aligned([(one_line(load.runner, 80), arm, load.text) for load, arm in zip(loads, arms, strict=True)])
 
 
-def outcome(digest: Digest, words: Words = _RUN) -> str:
-    """Such as "11 of 12 trials went as expected; 1 failed"."""
-    counts = digest.counts
-    rest = [f"{counts[status]:,} {word}" for status, word in _OTHERWISE.items() if counts.get(status)]
+def outcome(digest: Digest, words: RunNouns = _RUN) -> str:
+    """How the run went: "11 of 12 trials went as expected; 1 failed", or for arms "12 trials: 8 passed, 4 failed"."""
+    # What was expected of arms is no verdict: the decision is.
+    named = _ENDED if digest.comparisons else _OTHERWISE
+    amounts: Counter[str] = Counter()
+    for status, word in named.items():
+        amounts[word] += digest.counts.get(status, 0)
+    parts = [f"{amount:,} {word}" for word, amount in amounts.items() if amount]
     if digest.snapshots:
-        broken = "snapshot does not hold" if digest.snapshots == 1 else "snapshots do not hold"
-        rest.append(f"{digest.snapshots:,} {broken}")
-    share = f"{digest.as_expected:,} of {count(digest.counting, words.trial)} {words.passed}"
-    said = f"{share}; {', '.join(rest)}" if rest else share
+        snapshot_text = "snapshot does not hold" if digest.snapshots == 1 else "snapshots do not hold"
+        parts.append(f"{digest.snapshots:,} {snapshot_text}")
+    if digest.comparisons:
+        text = f"{count(digest.total, words.trial)}: {', '.join(parts)}"
+    else:
+        share = f"{digest.as_expected:,} of {count(digest.counting, words.trial)} {words.passed}"
+        text = f"{share}; {', '.join(parts)}" if parts else share
     if not digest.mistakes:
-        return said
-    return f"{said}; {count(digest.mistakes, words.trial)} failed by a mistake in a check, not by the agent"
+        return text
+    return f"{text}; {count(digest.mistakes, words.trial)} failed by a mistake in a check, not by the agent"
 
+
+# A trial of an arm has passed or failed, whatever was expected of the arm.
+_ENDED = {
+    "passed": "passed",
+    "unexpected-passed": "passed",
+    "failed": "failed",
+    "expected-failed": "failed",
+    "errored": "errored",
+    "not-run": "not run",
+    "void": "void",
+}
 
 _OTHERWISE = {
     "failed": "failed",
@@ -317,9 +367,16 @@ _OTHERWISE = {
 }
 
 
+def run_argument(info: RunInfo, cwd: Path) -> str:
+    """Return how a command names this run: not at all if it finds the newest one by itself."""
+    # Settings beside the suite may put the run where commands do not look.
+    usual = path_for_people(info.run_dir.parent, cwd) == ".whet/runs"
+    return "" if usual else f" {shlex.quote(path_for_people(info.run_dir, cwd))}"
+
+
 def resume_command(info: RunInfo, place: str) -> str:
     """Return the command that resumes the run at *place*."""
-    return shlex.join(("whet", info.command, *info.going_on, "--resume", place))
+    return shlex.join(("whet", info.command, *info.resume_options, "--resume", place))
 
 
 def last_failed_command(info: RunInfo, cwd: Path) -> str:

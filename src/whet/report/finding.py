@@ -10,13 +10,13 @@ from os.path import normpath
 from pathlib import Path
 from typing import Literal, Protocol
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import AgentTimedOut, BudgetSpent, StepLimitReached
 from whet.grade.evidence import QUESTIONS_FILE, events_path
-from whet.model.event import ExecutionSummary, Results, SessionSeen
-from whet.model.grade import Status
-from whet.model.run import STATE_FILE, UNHELD, RunInfo, TrialKey, TrialResult, turn_folder
-from whet.model.seen import (
+from whet.model.arm import DEFAULT
+from whet.model.codec import WireError, decode_event
+from whet.model.events import (
     CommandRun,
     Event,
     FileEdit,
@@ -29,21 +29,27 @@ from whet.model.seen import (
     Trouble,
     TurnStarted,
 )
-from whet.model.wire import WireError, decode_event
-from whet.reading.text import clean, count, excerpt, middle, one_line, path_for_people
+from whet.model.grade import PASSED_UNEXPECTEDLY, Status
+from whet.model.run import BUDGET_NOT_ENFORCED, STATE_FILE, RunInfo, TrialKey, TrialResult, turn_folder
+from whet.model.run_events import ExecutionSummary, Results, SessionSeen
+from whet.reading.text import clean, count, excerpt, fitted, middle, one_line, path_for_people
+from whet.report.reason import parted_reason
 from whet.report.screen import Screen
 
 _WIDEST = 200
+# What an agent does is worth more of a line than the name of its trial.
+_WIDEST_NAME = 32
 
 
-def session_line(seen: SessionSeen, screen: Screen) -> str | None:
+def session_line(progress: SessionSeen, screen: Screen) -> str | None:
     """Return a line for what an agent did, with the name of its trial; None if there is nothing to show."""
-    text = describe(seen.event)
+    text = describe(progress.event)
     if text is None:
         return None
-    key = seen.trial.key
-    number = f"#{key.number}" if seen.trial.execution.trials > 1 else ""
-    name = f"{one_line(key.case)}@{one_line(key.runner)}{number}"
+    key = progress.trial.key
+    number = f"#{key.number}" if progress.trial.execution.trials > 1 else ""
+    arm = "" if key.arm == DEFAULT else f"/{one_line(key.arm)}"
+    name = fitted(f"{one_line(key.case)}{arm}@{one_line(key.runner)}{number}", _WIDEST_NAME)
     return screen.fit(f"  {screen.paint(name, 'dim')} │ {one_line(text, _WIDEST)}")
 
 
@@ -84,10 +90,10 @@ _MOST_NOTES = 5
 
 def _notes(result: TrialResult) -> tuple[str, ...]:
     """Return the notes of a trial, but not that a budget was not enforced: a notice says that once for all trials."""
-    found = (*_conversation(result), *(note for note in result.notes if not note.startswith(UNHELD)))
-    notes = tuple(dict.fromkeys(one_line(note, 500) for note in found))
-    hidden = len(notes) - _MOST_NOTES
-    return (*notes[:_MOST_NOTES], f"and {count(hidden, 'more note')} in the record") if hidden > 0 else notes
+    candidates = (*_conversation(result), *(note for note in result.notes if not note.startswith(BUDGET_NOT_ENFORCED)))
+    notes = tuple(dict.fromkeys(one_line(note, 500) for note in candidates))
+    omissions = len(notes) - _MOST_NOTES
+    return (*notes[:_MOST_NOTES], f"and {count(omissions, 'more note')} in the record") if omissions > 0 else notes
 
 
 def _conversation(result: TrialResult) -> Iterator[str]:
@@ -95,17 +101,17 @@ def _conversation(result: TrialResult) -> Iterator[str]:
     if result.turns:
         user = result.user
         reason = f": {user.reason}" if user and user.reason else ""
-        ended = f", and its user ended {user.outcome or 'in the middle'}{reason}" if user else ""
-        yield f"a conversation of {count(result.turns, 'turn')}{ended}"
+        ending = f", and its user ended {user.outcome or 'in the middle'}{reason}" if user else ""
+        yield f"a conversation of {count(result.turns, 'turn')}{ending}"
 
 
 def _last_printed(folder: Path, lines: int) -> tuple[str, ...]:
     """Return the last *lines* that the check of an attempt printed, after a line that says where the rest is."""
     text = clean(_tail(folder / _CHECK_LOG)).strip("\n")
-    found = [middle(line.rstrip(), _WIDEST) for line in text.split("\n")] if text.strip() else []
-    if len(found) <= lines:
-        return tuple(found)
-    return (f"… more in {_CHECK_LOG} …", *found[-lines:])
+    shortened_lines = [middle(line.rstrip(), _WIDEST) for line in text.split("\n")] if text.strip() else []
+    if len(shortened_lines) <= lines:
+        return tuple(shortened_lines)
+    return (f"… more in {_CHECK_LOG} …", *shortened_lines[-lines:])
 
 
 def _last_seen(result: TrialResult, folder: Path) -> str | None:
@@ -148,8 +154,7 @@ PRINTED_LINES = 5
 ShownStatus = Status | Literal["not-run", "void"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """A trial that did not go as expected: everything that is shown of it, without control characters."""
 
     key: str
@@ -198,7 +203,7 @@ def class_of(result: TrialResult) -> tuple[str, str]:
     if result.failure_class is not None:
         return result.failure_class.id, one_line(result.failure_class.title, 120)
     if result.status == "unexpected-passed":
-        return "unexpected-passed", "Unexpected pass"
+        return PASSED_UNEXPECTEDLY, "Unexpected pass"
     if result.failure is not None:
         return result.failure.code, one_line(result.failure.code, 120)
     return "check", "Check not met"
@@ -263,22 +268,25 @@ def _ask(folder: Path, cwd: Path) -> str | None:
 
 
 def likeness(result: TrialResult, finding: Finding) -> str:
-    """Return what *finding* says without the names of its trial: equal texts say the same."""
-    text = "\n".join(finding.message)
-    for own in (str(result.key), result.artifact_dir, result.workspace_dir):
-        text = text.replace(own, "") if own else text
+    """Return what *finding* says without the names of its trial: equal texts say the same.
+
+    Only the line that says most counts: what was seen often differs between trials of one cause.
+    """
+    text = parted_reason(message_of(result))[0]
+    for name in (str(result.key), result.artifact_dir, result.workspace_dir):
+        text = text.replace(name, "") if name else text
     text = re.sub(rf"(?<![\w-]){re.escape(result.key.runner)}(?![\w-])", "", text)
     return "\n".join((_LIVE_PLACE.sub("", text), finding.cause or "", finding.status))
 
 
-class _Failed(Protocol):
+class _FailureText(Protocol):
     @property
     def code(self) -> str: ...
     @property
     def message(self) -> str: ...
 
 
-class _Graded(Protocol):
+class _GradeText(Protocol):
     @property
     def check(self) -> str: ...
     @property
@@ -287,23 +295,23 @@ class _Graded(Protocol):
     def reason(self) -> str: ...
 
 
-class Ended(Protocol):
+class EndedTrial(Protocol):
     """What a trial that has ended says of why; a `TrialResult` does, and a row of a table."""
 
     @property
     def status(self) -> Status:
-        """Its verdict."""
+        """The verdict of the trial."""
 
     @property
-    def failure(self) -> _Failed | None:
+    def failure(self) -> _FailureText | None:
         """What happened."""
 
     @property
-    def grades(self) -> Sequence[_Graded]:
-        """Its checks."""
+    def grades(self) -> Sequence[_GradeText]:
+        """The grades of the trial."""
 
 
-def message_of(result: Ended) -> str:
+def message_of(result: EndedTrial) -> str:
     """Return why a trial did not go as expected."""
     if result.failure is not None and result.failure.message.strip():
         return result.failure.message
@@ -315,7 +323,7 @@ def message_of(result: Ended) -> str:
     return result.failure.code if result.failure else "No check gave a reason."
 
 
-def _unmet(result: Ended) -> Iterator[str]:
+def _unmet(result: EndedTrial) -> Iterator[str]:
     for grade in result.grades:
         if not grade.passed:
             yield f"{grade.check}: {grade.reason}" if grade.reason else f"{grade.check}: not met"

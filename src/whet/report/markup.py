@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Literal
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.reading.text import clean, one_line
 
 # Text and prose are other people's, and escaped. Numbers and words are ours; numbers are aligned to the right.
@@ -17,8 +18,7 @@ _SPECIAL = re.compile(r"[\\`*\[\]|~$]|^#|(?<!\w)_|_(?!\w)")
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Headings with the kind of their columns, and rows of text that is not escaped yet."""
 
     columns: Sequence[tuple[str, Kind]]
@@ -64,7 +64,7 @@ def _markdown_cell(text: str, kind: Kind) -> str:
     return cell(text) if kind in ("text", "prose") else text
 
 
-def escaped(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Escape *text* for the content of an HTML or XML element."""
     return escape(_FORBIDDEN.sub("", clean(text)), quote=False)
 

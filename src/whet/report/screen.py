@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import StringIO
 from typing import Literal, TextIO
 
-from whet.report.reporter import NotWritten
+from whet.reading.text import is_on, is_smart, wants_colour, width
+from whet.report.contract import NotWritten
 
 Style = Literal["good", "bad", "warn", "dim", "bold"]
 _CODES: dict[Style, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
@@ -18,6 +20,19 @@ _PLAIN = str.maketrans({"✓": "+", "✗": "x", "…": "~", "│": "|", "·": "-
 _CI_COMMAND = re.compile(r"^(\s*:)(?=:)|##(?=\w*\[)", re.MULTILINE)
 _CI_VARIABLES = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
 
+# Between the words of a command to copy, which no line ends within.
+GLUE = "\x1f"
+# The styles that a screen paints. Any other escape or control character is not ours, and is dropped.
+STYLES = re.compile(r"\x1b\[(?:0|1|2|(?:1;)?3[123])m")
+_FOREIGN = re.compile(r"(?!\x1b\[(?:0|1|2|(?:1;)?3[123])m)[\x00-\x08\x0b-\x1e\x7f-\x9f]")
+_END = "\x1b[0m"
+# Blanks, and a label, a mark or a bar before the text that is broken.
+_LEAD = re.compile(r"^( *)((?:│ ?|[|] )|[^ ](?:[^ ]| (?! )){0,18} {2,}|[✓✗!~·+x-] |(?:[-*]|\d{1,3}[.:]) )?")
+_WIDEST_LEAD = 24
+_NARROWEST = 16
+# A number and its sign of percent stay together.
+_PIECE = re.compile(" +|[^ ]+(?: %[^ ]*)?")
+
 
 class Screen:
     """Writes lines to a stream."""
@@ -25,19 +40,23 @@ class Screen:
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
         self.stream = stream
         self._encoding = stream.encoding or "utf-8"
-        self.in_ci = any(_is_on(environ.get(name)) for name in _CI_VARIABLES)
-        self.smart = stream.isatty() and environ.get("TERM") != "dumb"
+        self.in_ci = any(is_on(environ.get(name)) for name in _CI_VARIABLES)
+        self.smart = is_smart(stream, environ)
         self.live = self.smart and not self.in_ci
-        self.colour = _wants_colour(self.smart, environ)
+        self.colour = wants_colour(stream, environ)
         self.unicode = _can_encode(self._encoding)
+        wish = environ.get("COLUMNS", "")
+        self._columns = int(wish) if wish.isdecimal() and int(wish) else None
 
     @property
     def columns(self) -> int | None:
         """The width of the terminal; None for a file, where lines are not wrapped."""
         if not self.smart:
             return None
+        if self._columns is not None:
+            return self._columns
         try:
-            return os.get_terminal_size(self.stream.fileno()).columns
+            return os.get_terminal_size(self.stream.fileno()).columns or None
         except (OSError, ValueError):
             return None
 
@@ -51,10 +70,18 @@ class Screen:
             text = text.translate(_PLAIN).encode(self._encoding, "replace").decode(self._encoding)
         return _CI_COMMAND.sub(_broken, text) if self.in_ci else text
 
+    def lay_out(self, text: str) -> str:
+        """Return *text* as lines that fit on the screen."""
+        return "\n".join(line.rstrip() for line in wrap(self.fit(text), self.columns))
+
+    def text(self, lines: Iterable[str]) -> str:
+        """Return *lines* as one text that fits on the screen."""
+        return "".join(f"{self.lay_out(line)}\n" for line in lines)
+
     def line(self, text: str = "") -> None:
         """Write one line and flush it, for people who follow a log."""
         with printing(self.stream):
-            self.stream.write(self.fit(text).rstrip() + "\n")
+            self.stream.write(f"{self.lay_out(text)}\n")
             self.stream.flush()
 
 
@@ -81,18 +108,13 @@ def _forget(stream: TextIO) -> None:
         os.close(nowhere)
 
 
+def plain_screen() -> Screen:
+    """Return a screen without colour and of any width, for text that no terminal shows."""
+    return Screen(StringIO(), {})
+
+
 def _broken(match: re.Match[str]) -> str:
     return f"{match[1]} " if match[1] else "# #"
-
-
-def _is_on(value: str | None) -> bool:
-    return value is not None and value.lower() not in ("", "0", "false", "no")
-
-
-def _wants_colour(smart: bool, environ: Mapping[str, str]) -> bool:
-    if environ.get("NO_COLOR"):
-        return False
-    return smart or _is_on(environ.get("FORCE_COLOR"))
 
 
 def _can_encode(encoding: str) -> bool:
@@ -101,3 +123,59 @@ def _can_encode(encoding: str) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def wrap(text: str, columns: int | None) -> list[str]:
+    """Return *text* in lines of at most *columns*, broken between words, with a hanging indent.
+
+    Without *columns*, and if a word is longer than a line, lines stay as long as they are.
+    """
+    lines: list[str] = []
+    for line in _FOREIGN.sub("", text).split("\n"):
+        if columns is None or shown_width(line) <= columns:
+            lines.append(line)
+        else:
+            lines += _break(line, columns)
+    return [line.replace(GLUE, " ") for line in lines]
+
+
+def unbroken(command: str) -> str:
+    """Return *command* as one word, so that you can copy it from one line."""
+    return command.replace(" ", GLUE)
+
+
+def shown_width(text: str) -> int:
+    """Return how many columns *text* takes, with the styles in it."""
+    return width(STYLES.sub("", text))
+
+
+def _break(line: str, columns: int) -> Iterator[str]:
+    indent = _indent(line, columns)
+    current, size, style, gap = "", 0, "", ""
+    for piece in _PIECE.findall(line):
+        if piece.startswith(" "):
+            gap = piece
+            continue
+        if size + len(gap) + shown_width(piece) > columns and size > width(indent):
+            yield current + (_END if style else "")
+            current, size, gap = indent + style, width(indent), ""
+        current += gap + piece
+        size += len(gap) + shown_width(piece)
+        gap = ""
+        for code in STYLES.findall(piece):
+            style = "" if code == _END else code
+    yield current
+
+
+def _indent(line: str, columns: int) -> str:
+    """Return what the further lines of *line* begin with: blanks up to its text, or its bar."""
+    plain = STYLES.sub("", line)
+    match = _LEAD.match(plain)
+    assert match
+    blanks, label = match[1], match[2] or ""
+    if label.startswith(("│", "|")):
+        return blanks + label
+    lead = width(blanks) + (width(label) or 2)
+    if lead > _WIDEST_LEAD or columns - lead < _NARROWEST:
+        lead = min(len(blanks) + 2, max(0, columns - _NARROWEST))
+    return " " * lead

@@ -11,7 +11,7 @@ _NAMES: Mapping[Spender, str] = {"interrupted": "interrupted attempts"}
 
 
 def spending_text(spending: Spending, *, agents: str = "agents") -> str:
-    """Such as "agents $0.165 and 1 unknown cost, judge $0.099"; no text if no cost is known.
+    """Return costs by spender, such as "agents $0.165 and 1 unknown cost, judge $0.099"; "" if no cost is known.
 
     Agents that alone spend have no name.
     """
@@ -25,6 +25,6 @@ def spending_text(spending: Spending, *, agents: str = "agents") -> str:
 
 
 def _bill_text(bill: Bill) -> str:
-    known = None if bill.cost_usd is None and bill.unknown else money(bill.cost_usd or 0.0)
+    cost = None if bill.cost_usd is None and bill.unknown else money(bill.cost_usd or 0.0)
     unknown = count(bill.unknown, "unknown cost") if bill.unknown else None
-    return " and ".join(filter(None, (known, unknown)))
+    return " and ".join(filter(None, (cost, unknown)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from math import sqrt
 from typing import Literal
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.model.grade import AS_EXPECTED, Rate
 from whet.model.run import Runner, TrialResult
 from whet.model.spending import Spending
@@ -20,8 +20,7 @@ Detail = Literal["full", "brief", "least"]
 DETAILS: tuple[Detail, ...] = ("full", "brief", "least")
 
 
-@dataclass(slots=True)
-class Spread:
+class Spread(Struct):
     """A mean and standard deviation, kept without keeping the values (Welford)."""
 
     count: int = 0
@@ -48,8 +47,7 @@ class Spread:
         return self.mean * self.count
 
 
-@dataclass(slots=True)
-class Figures:
+class Figures(Struct):
     """The time, tokens and cost of trials, with all of their attempts."""
 
     attempts: int = 0
@@ -71,10 +69,10 @@ class Figures:
         self.spending += result.spending
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TableRow(Struct, frozen=True, kw_only=True):
     """One execution, as a line of a table."""
 
+    # With its arm.
     case: str
     status: ShownStatus
     trials: int
@@ -82,14 +80,14 @@ class Row:
     figures: Figures
     # One of the baseline may fail: its rate counts what passed, not what went as expected.
     baseline: bool = False
+    case_id: str = ""
 
 
-@dataclass(slots=True)
-class RunnerTable:
+class RunnerTable(Struct):
     """The executions of one runner. If there are too many, those that went as expected are left off first."""
 
     runner: Runner
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TableRow] = field(default_factory=list)
     left_off: int = 0
     trials: int = 0
     as_expected: int = 0
@@ -109,29 +107,28 @@ class RunnerTable:
         self.first += result.first_status in AS_EXPECTED
         self.flaky += result.flaky
 
-    def add(self, row: Row, limit: int) -> None:
+    def add(self, row: TableRow, limit: int) -> None:
         """Add *row*; beyond *limit*, drop one that went as expected, or else the last."""
         self.rows.append(row)
         if len(self.rows) > limit:
             self.left_off += 1
-            expected = (place for place in range(limit, -1, -1) if self.rows[place].status in AS_EXPECTED)
-            self.rows.pop(next(expected, limit))
+            places = (place for place in range(limit, -1, -1) if self.rows[place].status in AS_EXPECTED)
+            self.rows.pop(next(places, limit))
 
     @property
     def title(self) -> str:
         """The runner, with its agent and models if their names differ."""
-        first, *others = self.models or [None]
-        model = f"{first} and {count(len(others), 'other model')}" if others else first
+        first, *more_models = self.models or [None]
+        model = f"{first} and {count(len(more_models), 'other model')}" if more_models else first
         parts = [part for part in (self.runner.agent, model) if part and part != self.runner.id]
         return one_line(self.runner.id + (f" ({', '.join(parts)})" if parts else ""), 80)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of a table: its heading, the text of its cells, and whether they are numbers."""
 
     heading: str
-    cell: Callable[[Row], str]
+    cell: Callable[[TableRow], str]
     numeric: bool = True
 
 
@@ -144,8 +141,8 @@ def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
     columns = [Column("status", lambda row: row.status, numeric=False)]
     if several:
         # With a baseline, rates count what passed: a baseline that fails went as expected, but is not a success.
-        counted = "passed" if any(row.baseline for row in table.rows) else "as expected"
-        columns.append(Column(counted, lambda row: rate_text(row.rate, brief=brief), numeric=False))
+        heading = "passed" if any(row.baseline for row in table.rows) else "as expected"
+        columns.append(Column(heading, lambda row: rate_text(row.rate, brief=brief), numeric=False))
         if _tried_again(table):
             columns.append(Column("first attempt", lambda row: first_text(row.rate), numeric=False))
     columns.append(Column(f"{mean}time", lambda row: spread_text(row.figures.seconds, brief=brief)))
@@ -157,21 +154,21 @@ def columns_of(table: RunnerTable, *, detail: Detail = "full") -> list[Column]:
 
 
 def rate_text(rate: Rate | None, *, brief: bool = False) -> str:
-    """Such as "2/3  67 % (21-94 %), 1 errored: 50-75 %"; "-" if there is no rate."""
+    """Return a rate, such as "2/3  67 % (21-94 %), 1 errored: 50-75 %"; "-" if there is none."""
     if rate is None:
         return "-"
     interval = "" if brief else f" ({rate.low * 100:.0f}-{percent(rate.high)})"
-    errored = f", {errored_text(rate.errored, rate.passed, rate.total + rate.errored)}" if rate.errored else ""
-    return f"{rate.passed}/{rate.total}  {percent(rate.value)}{interval}{errored}"
+    errors = f", {errored_text(rate.errored, rate.passed, rate.total + rate.errored)}" if rate.errored else ""
+    return f"{rate.passed}/{rate.total}  {percent(rate.value)}{interval}{errors}"
 
 
-def errored_text(errored: int, passed: int, total: int) -> str:
-    """Such as "1 errored: 50-75 %": the share if all that errored had failed, and if all had passed."""
-    return f"{errored:,} errored: {passed / total * 100:.0f}-{percent((passed + errored) / total)}"
+def errored_text(errors: int, passes: int, total: int) -> str:
+    """Return such as "1 errored: 50-75 %": the pass rate if all that errored had failed, and if all had passed."""
+    return f"{errors:,} errored: {passes / total * 100:.0f}-{percent((passes + errors) / total)}"
 
 
 def first_text(rate: Rate | None) -> str:
-    """Such as "1/3  33 %"."""
+    """Return the rate of first attempts, such as "1/3  33 %"."""
     if rate is None or not rate.first_total:
         return "-"
     return f"{rate.first_passed}/{rate.first_total}  {percent(rate.first_passed / rate.first_total)}"
@@ -189,12 +186,12 @@ def spread_text(spread: Spread, *, brief: bool = False) -> str:
     return duration(spread.mean) + deviation
 
 
-def _tokens(row: Row) -> str:
+def _tokens(row: TableRow) -> str:
     return f"{_mean(row.figures.input_tokens, number)} / {_mean(row.figures.output_tokens, number)}"
 
 
-def _mean(spread: Spread, shown: Callable[[float], str]) -> str:
-    return shown(spread.mean) if spread.count else "-"
+def _mean(spread: Spread, format_value: Callable[[float], str]) -> str:
+    return format_value(spread.mean) if spread.count else "-"
 
 
 def totals_of(table: RunnerTable) -> list[str]:
@@ -207,12 +204,12 @@ def totals_of(table: RunnerTable) -> list[str]:
     if _tried_again(table):
         parts.append(f"{table.first:,} at the first attempt, {table.flaky:,} flaky")
         parts.append(count(figures.attempts, "attempt"))
-    # The sum over trials: more than the run took if several ran at the same time.
-    parts.append(f"trial time {duration(figures.seconds.sum)}")
+    # The sum over trials, with what grades them: more than the run took if several ran at the same time.
+    parts.append(f"time with checks {duration(figures.seconds.sum)}")
     if figures.input_tokens.count:
         parts.append(f"{number(figures.input_tokens.sum)} tokens in")
     if figures.output_tokens.count:
         parts.append(f"{number(figures.output_tokens.sum)} tokens out")
-    if spent := spending_text(figures.spending):
-        parts.append(spent)
+    if spending := spending_text(figures.spending):
+        parts.append(spending)
     return parts

@@ -1,1 +1,1 @@
-"""Running: trials of a plan are scheduled and executed; `flow` shows the steps."""
+"""Run a plan: `flow` shows the steps."""

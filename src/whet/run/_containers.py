@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from whet.agents.gateway_routes import network_of
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from whet.errors import AttemptError, UsageError
-from whet.ground.container import ContainerSandbox
-from whet.ground.engine import working_engine
-from whet.ground.images import Images
-from whet.ground.marks import Mark
-from whet.ground.sandbox import InImage
-from whet.ground.task_container import TaskContainer, workdir_of
-from whet.ground.task_environment import ceilings_of
+from whet.gateway.routes import network_of
 from whet.model.request import Settings
 from whet.model.run import Trial
 from whet.model.task import ImageSpec, TaskSpec
 from whet.plan.images import image_of
-from whet.run.homes import make_home, trial_folder
+from whet.sandbox.container.environment import ceilings_of
+from whet.sandbox.container.images import Images
+from whet.sandbox.container.leftovers import Mark
+from whet.sandbox.container.sandbox import ContainerSandbox
+from whet.sandbox.container.task import TaskContainer, workdir_of
+from whet.sandbox.contract import InImage, Sandbox
+from whet.sandbox.engine import working_engine
+from whet.workspace.trial_folder import make_home, trial_folder
 
 _Key: TypeAlias = tuple[str, str, str]
 
@@ -32,8 +33,7 @@ def _key(trial: Trial) -> _Key:
     return trial.key.case, trial.key.runner, trial.key.arm
 
 
-@dataclass(slots=True)
-class Housing:
+class ContainerPool(Struct):
     """What the containers of one run share."""
 
     settings: Settings
@@ -49,15 +49,9 @@ class Housing:
     _going: set[asyncio.Task[None]] = field(default_factory=set)
 
     @classmethod
-    def of(cls, settings: Settings, run_dir: Path, scratch: Path, keep: Callable[[Path, str], None]) -> Housing:
-        """Find the engine, and leave the mark by which containers are found again."""
+    def of(cls, settings: Settings, run_dir: Path, scratch: Path, log: Callable[[str, str], None]) -> ContainerPool:
+        """Find the engine, and leave the mark by which containers are found again; *log* keeps the output of builds."""
         engine = working_engine(settings.container)
-
-        def log(name: str, text: str) -> None:
-            folder = run_dir / "images"
-            folder.mkdir(exist_ok=True)
-            keep(folder / f"{name}.log", text)
-
         images = Images(engine, log)
         return cls(settings=settings, run_id=run_dir.name, mark=Mark(engine), images=images, scratch=scratch)
 
@@ -65,20 +59,18 @@ class Housing:
         """Remove what is left."""
         self.mark.close()
 
-    async def sandbox(self, trial: Trial, attempt: str) -> ContainerSandbox | TaskContainer | AttemptError:
-        """Return the sandbox of an attempt, or why there is none; an image may have to be built first."""
+    async def sandbox(self, trial: Trial, attempt: str) -> tuple[Sandbox, TaskContainer | None]:
+        """Return the sandbox of an attempt, again if it is the container of a task; an image may have to be built."""
         case, runner = trial.execution.case, trial.execution.runner
         spec = image_of(self.settings, case, runner)
         if spec is None:
             raise UsageError(f"no image is named for {case.id}")
-        try:
-            place = await self._place(spec, attempt)
-            if case.task is None:
-                return ContainerSandbox(place)
-            network = case.task.agent_network and network_of(runner) != "model"
-            return await self._warm(trial, attempt) or await self._task(case.task, place, network=network)
-        except AttemptError as error:
-            return error
+        place = await self._place(spec, attempt)
+        if case.task is None:
+            return ContainerSandbox(place), None
+        network = case.task.agent_network and network_of(runner) != "model"
+        container = await self._warm(trial, attempt) or await self._task(case.task, place, network=network)
+        return container, container
 
     async def of_settings(self) -> ContainerSandbox:
         """Return the sandbox for programs that serve a whole run, in the image of the settings."""
@@ -98,34 +90,33 @@ class Housing:
             installs=spec.install is not None,
         )
 
-    async def leave(self, sandbox: object) -> None:
+    async def leave(self, container: TaskContainer) -> None:
         """Remove the container of a task at the end of its attempt; other containers end with their commands."""
-        if isinstance(sandbox, TaskContainer):
-            if self.settings.keep_warm:
-                self._do(sandbox.remove())
-            else:
-                await sandbox.remove()
+        if self.settings.keep_warm:
+            self._do(container.remove())
+        else:
+            await container.remove()
 
-    def prepare_next(self, trial: Trial, sandbox: object, homes: tuple[Path, Path]) -> None:
+    def prepare_next(self, trial: Trial, container: TaskContainer, homes: tuple[Path, Path]) -> None:
         """Start the container of the next trial of a task, while this one is graded."""
         number = self._highest.get(_key(trial), 0) + 1
-        if not self.settings.keep_warm or not isinstance(sandbox, TaskContainer) or number > trial.execution.trials:
+        if not self.settings.keep_warm or number > trial.execution.trials:
             return
         if _key(trial) in self._spare:
             return
         coming = replace(trial, key=replace(trial.key, number=number))
         attempt = f"{trial_folder(coming.key)}/1"
-        spare = sandbox.next(self.scratch / f"k{next(self._numbers)}", attempt, make_home(self.scratch))
+        spare = container.next(self.scratch / f"k{next(self._numbers)}", attempt, make_home(self.scratch))
         self._spare[_key(trial)] = (spare, self._do(spare.warm(homes)))
 
     async def _warm(self, trial: Trial, attempt: str) -> TaskContainer | None:
         """Return the container that was started for this attempt, if there is one that works."""
         self._highest[_key(trial)] = max(self._highest.get(_key(trial), 0), trial.key.number)
-        spare, started = self._spare.pop(_key(trial), (None, None))
-        if spare is None or started is None:
+        spare, start = self._spare.pop(_key(trial), (None, None))
+        if spare is None or start is None:
             return None
         try:
-            await asyncio.shield(started)
+            await asyncio.shield(start)
         except AttemptError:
             attempt = ""
         if spare.place.attempt == attempt:
@@ -138,8 +129,8 @@ class Housing:
         self._going.add(task)
         return task
 
-    async def settle(self) -> None:
-        """Wait for what goes on aside, and remove containers that no trial took."""
+    async def finish(self) -> None:
+        """Wait for containers that are being prepared or removed, and remove those that no trial took."""
         for spare, _ in self._spare.values():
             self._do(spare.remove())
         self._spare.clear()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import field
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import (
     AttemptError,
     JudgeRefused,
@@ -17,19 +17,18 @@ from whet.errors import (
 from whet.model.grade import Failure
 from whet.model.run import Trial
 from whet.model.suite import Suite
-from whet.plan.settle import asks_judge
+from whet.plan.judging import asks_judge
 
 _OF_RUNNERS = (KeyRefused, ProviderUnreachable, ModelRejected)
 _ENDING: dict[str, type[AttemptError]] = {error.code: error for error in (*_OF_RUNNERS, JudgeRefused, UserRefused)}
 
 
-@dataclass(slots=True)
-class Refused:
+class Refusals(Struct):
     """Why trials of the runs of one command need not start, by what they have in common."""
 
     _why: dict[str, AttemptError] = field(default_factory=dict)
-    # What people were told: arms with variables of their own may have the same key.
-    _told: set[str] = field(default_factory=set)
+    # What was already said: arms with variables of their own may have the same key.
+    _notices: set[str] = field(default_factory=set)
 
     def note(self, suite: Suite, trial: Trial, failure: Failure | None) -> str | None:
         """Note how a trial failed; return what people should know, the first time that this keeps others off."""
@@ -41,17 +40,17 @@ class Refused:
             return None
         self._why[common] = kind(failure.message)
         sentence = f"{_whose(kind, trial)}: {failure.message.partition(chr(10))[0]}; {_RESTS[kind]}"
-        if sentence in self._told:
+        if sentence in self._notices:
             return None
-        self._told.add(sentence)
+        self._notices.add(sentence)
         return sentence
 
     def why_not(self, suite: Suite, trial: Trial) -> AttemptError | None:
         """Return why *trial* has no sense, if that is known."""
         for kind in _ENDING.values() if self._why else ():
-            found = self._why.get(_in_common(kind, suite, trial)) if _concerns(kind, trial) else None
-            if found is not None:
-                return found
+            error = self._why.get(_in_common(kind, suite, trial)) if _concerns(kind, trial) else None
+            if error is not None:
+                return error
         return None
 
 
@@ -66,7 +65,9 @@ _RESTS: dict[type[AttemptError], str] = {
 
 
 def _whose(kind: type[AttemptError], trial: Trial) -> str:
-    return f"runner {trial.key.runner}" if kind in _OF_RUNNERS else "judge" if kind is JudgeRefused else "user"
+    if kind in _OF_RUNNERS:
+        return f"runner {trial.key.runner}"
+    return "judge" if kind is JudgeRefused else "user"
 
 
 def _concerns(kind: type[AttemptError], trial: Trial) -> bool:
@@ -80,7 +81,7 @@ def _in_common(kind: type[AttemptError], suite: Suite, trial: Trial) -> str:
     runner, env = trial.execution.runner, trial.execution.case.env
     if kind in _OF_RUNNERS:
         model = runner.model if kind is ModelRejected else None
-        shared = [runner.id, runner.agent, runner.options.get("env"), dict(env), model]
+        common_facts = [runner.id, runner.agent, runner.options.get("env"), dict(env), model]
     else:
-        shared = [dict(suite.judge if kind is JudgeRefused else suite.user)]
-    return f"{kind.code} {json.dumps(shared, default=str, sort_keys=True)}"
+        common_facts = [dict(suite.judge if kind is JudgeRefused else suite.user)]
+    return f"{kind.code} {json.dumps(common_facts, default=str, sort_keys=True)}"

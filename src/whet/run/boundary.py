@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from whet import plugins
 from whet.errors import UsageError
-from whet.ground.sandbox import Sandbox, why_unbounded
-from whet.model import plugins
 from whet.model.run import Plan, Runner
-from whet.plan.settle import is_judged
+from whet.plan.judging import is_judged
+from whet.sandbox.contract import Sandbox, why_unbounded
 
 COULD = "could read, change and delete everything that your user can"
 
 
 def started_by(plan: Plan, judge: Runner | None, *, runners: bool) -> list[Runner]:
     """Return the runners whose agents start outside of containers: those of *plan* if *runners*, and the judge's."""
-    outside = [each.runner for each in plan.executions if each.case.task is None] if runners else []
-    started = {runner.id: runner for runner in outside}
+    outside = [execution.runner for execution in plan.executions if execution.case.task is None] if runners else []
+    runners_by_id = {runner.id: runner for runner in outside}
     if judge is not None and is_judged(plan):
-        started.setdefault(judge.id, judge)
-    return list(started.values())
+        runners_by_id.setdefault(judge.id, judge)
+    return list(runners_by_id.values())
 
 
-def hold_boundary(asked: str, sandbox: Sandbox, runners: Iterable[Runner]) -> None:
-    """Raise for agents that ask nobody, if nothing bounds them and *asked*, as the settings say, does not allow it."""
-    why = why_unbounded(asked, sandbox)
+def require_boundary(sandbox_setting: str, sandbox: Sandbox, runners: Iterable[Runner]) -> None:
+    """Raise for agents that act without asking, if nothing bounds them and *sandbox_setting* does not allow it."""
+    why = why_unbounded(sandbox_setting, sandbox)
     alone = dict.fromkeys(runner.id for runner in runners if asks_nobody(runner)) if why else {}
     if why and alone:
         raise UsageError(
@@ -41,7 +41,7 @@ def asks_nobody(runner: Runner) -> bool:
 
 def problem_without_boundary(reason: str) -> str:
     """Return what is wrong with an agent that nothing bounds."""
-    return f"its agent asks nobody before it acts, and {COULD}, because nothing bounds it: {reason}"
+    return f"its agent acts without asking, and {COULD}, because nothing bounds it: {reason}"
 
 
 def ways_out(remedy: str) -> str:

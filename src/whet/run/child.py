@@ -1,8 +1,9 @@
-"""`python -m whet.service.child PARENT BYTES run ...` is `whet run ...` that ends when the process PARENT does.
+"""`python -m whet.run.child PARENT BYTES run ...` is `whet run ...` that ends when the process PARENT does.
 
-It takes at most so many bytes of memory; what it starts has ceilings of its own.
+The process takes at most so many bytes of memory, or as much as it likes if BYTES is 0; what it starts has ceilings of
+its own.
 
-It is a program because `preexec_fn` makes starts slow, and is not safe in a process with threads.
+The module is a program because `preexec_fn` makes starts slow, and is not safe in a process with threads.
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ def main() -> None:
     # On SIGTERM, a run ends its agents and keeps its record, and can be resumed.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != int(parent):
-        # It ended before we could ask.
+        # The parent ended before we could ask.
         sys.exit(1)
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    # Only the soft limit: commands get back the other one, see `ground/wardens.py`.
-    most = int(most_bytes) if hard == resource.RLIM_INFINITY else min(int(most_bytes), hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    if int(most_bytes):
+        _limit_memory(int(most_bytes))
     sys.argv = ["whet", *arguments]
     runpy.run_module("whet", run_name="__main__", alter_sys=True)
+
+
+def _limit_memory(most_bytes: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    # Only the soft limit: commands get back the other one, see `sandbox/process/pool.py`.
+    most = most_bytes if hard == resource.RLIM_INFINITY else min(most_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 if __name__ == "__main__":

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import time
-from dataclasses import replace
 from typing import Literal
 
-from whet.dataclass import dataclass
-from whet.errors import RecordUnwritten, StoreError
-from whet.model.benchmark import Evaluated
-from whet.model.event import RunEnded
-from whet.model.run import ExecutionKey, RunInfo, SnapshotOutcome
-from whet.plan.settle import Planned
-from whet.record.journal import FREE_SPACE
-from whet.record.results import JournalResults, write_results
-from whet.record.sealing import shared_hashes
-from whet.record.snapshots import compare_all
-from whet.report.reporter import Reporters
-from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED, RunState, now
+from msgspec import Struct
+from msgspec.structs import replace
 
-# As for output that cannot be written: the run is fine, but a file that somebody waits for is missing.
-NOT_WRITTEN = 74
-# What a shell reports of any program that wrote to a closed pipe.
-READER_GONE = 141
+from whet import exit_codes
+from whet.errors import RecordUnwritten, StoreError
+from whet.model.callable import EvaluationOutcome
+from whet.model.run import ExecutionKey, RunInfo, SnapshotOutcome
+from whet.model.run_events import RunEnded
+from whet.plan.load import PlannedRun
+from whet.record.file_hashes import shared_hashes
+from whet.record.journal.journal import FREE_SPACE
+from whet.record.results import JournalResults, write_results
+from whet.record.snapshots import compare_all
+from whet.report.contract import Reporters
+from whet.report.screen import Screen
+from whet.run.state import RunState, now
+
 _UNUSED = "no case or runner has that name; delete the entry from the snapshot file, or rename it to the new name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
+class Conclusion(Struct, frozen=True, kw_only=True):
     """The exit code of a run, and the report on skills of an evaluation."""
 
     code: int
-    evaluated: Evaluated | None = None
+    evaluated: EvaluationOutcome | None = None
 
 
 def conclude_by_verdicts(results: JournalResults) -> Conclusion:
@@ -43,10 +42,10 @@ def conclude_by_verdicts(results: JournalResults) -> Conclusion:
     counts = results.counts
     if results.plan.compares:
         unknown = counts["errored"] or counts["not-run"] or counts["void"] == counts["total"]
-        return Conclusion(code=ERRORED if unknown else PASSED)
+        return Conclusion(code=exit_codes.ERRORED if unknown else exit_codes.DONE)
     if counts["failed"] or counts["unexpected-passed"] or results.exceeded:
-        return Conclusion(code=FAILED)
-    return Conclusion(code=PASSED if results.passed else ERRORED)
+        return Conclusion(code=exit_codes.FAILED)
+    return Conclusion(code=exit_codes.DONE if results.passed else exit_codes.ERRORED)
 
 
 def record_results(state: RunState) -> JournalResults:
@@ -81,7 +80,7 @@ def _compare_snapshots(state: RunState) -> dict[ExecutionKey, SnapshotOutcome]:
         if outcome.status != "held":
             level: Literal["info", "warning"] = "info" if outcome.verdict is None else "warning"
             state.notice(f"snapshot {outcome.status}: {outcome.key}: {outcome.message}", level)
-    for key in file.unused(state.plan, frozenset(runner.id for runner in state.settings.runners)):
+    for key in file.find_unused(state.plan, frozenset(runner.id for runner in state.settings.runners)):
         state.notice(f"snapshot unused: {key}: {_UNUSED}")
     try:
         file.save()
@@ -103,30 +102,29 @@ def _shared_hashes(state: RunState) -> dict[str, str]:
 
 def report_results(state: RunState, results: JournalResults, conclusion: Conclusion) -> int:
     """Tell the reporters that the run has ended; return the exit code."""
-    ended = RunEnded(info=state.info, results=results, interrupted=state.interrupted, evaluated=conclusion.evaluated)
-    state.emit(ended)
-    return final_code(conclusion.code, interrupted=state.interrupted, reporters=state.reporters)
+    run_end = RunEnded(info=state.info, results=results, interrupted=state.interrupted, evaluated=conclusion.evaluated)
+    state.emit(run_end)
+    return final_code(conclusion.code, was_interrupted=state.interrupted, reporters=state.reporters)
 
 
-def by_gate(planned: Planned, info: RunInfo, reporters: Reporters, code: int) -> int:
+def by_gate(planned_run: PlannedRun, info: RunInfo, reporters: Reporters, code: int) -> int:
     """Return *code*, or if a gate is to decide, print what it says of the run and return its code."""
-    if not planned.request.gate or code == INTERRUPTED:
+    if not planned_run.request.gate or code == exit_codes.INTERRUPTED:
         return code
     # Only here: most runs compare nothing.
-    from whet.grade.comparison import MARGIN  # noqa: PLC0415
-    from whet.report.deciding import gate  # noqa: PLC0415
+    from whet.report.decisions.compare import gate
 
-    until = planned.plan.until
-    # A run until decided that may stop by a margin is held to the same one.
-    margin = until.margin if until is not None and until.margin is not None else MARGIN
-    outcome = gate([str(info.run_dir)], planned.settings, margin=margin)
-    reporters.screen.write("".join(f"{line}\n" for line in ("", *outcome.lines())))
-    return outcome.code or (code if code in (NOT_WRITTEN, READER_GONE) else PASSED)
+    outcome = gate([str(info.run_dir)], planned_run.settings)
+    screen = Screen(reporters.screen, os.environ)
+    reporters.screen.write(screen.text(("", *outcome.lines(screen))))
+    return outcome.code or (code if code in (exit_codes.NOT_WRITTEN, exit_codes.READER_GONE) else exit_codes.DONE)
 
 
-def final_code(code: int, *, interrupted: bool, reporters: Reporters) -> int:
+def final_code(code: int, *, was_interrupted: bool, reporters: Reporters) -> int:
     """Return the exit code: that of the verdicts, unless a signal came or a report could not be written."""
-    code = INTERRUPTED if interrupted else code
-    if code != PASSED:
+    code = exit_codes.INTERRUPTED if was_interrupted else code
+    if code != exit_codes.DONE:
         return code
-    return NOT_WRITTEN if reporters.unwritten else READER_GONE if reporters.unread else PASSED
+    if reporters.unwritten:
+        return exit_codes.NOT_WRITTEN
+    return exit_codes.READER_GONE if reporters.unread else exit_codes.DONE

@@ -1,15 +1,16 @@
 """The flow of a run: load, plan, execute, observe, grade, record, report.
 
-    load     `settle` reads the suite and the settings                               plan/settle.py
-    plan     `settle` decides what to run, or says everything that is wrong          plan/plan.py
-    execute  `execute` runs each trial, `run_attempt` prepares and starts an agent   run/execute.py, run/trial.py
-    observe  `run_agent` reads what the agent prints, `_look` what it changed        run/agent_session.py, run/trial.py
-    grade    `grade` asks the graders, `run_trial` decides on the verdict            run/grading.py, run/trial.py
+    load     `load_inputs` reads the settings, `load_suite` the suite                plan/load.py, suites/format.py
+    plan     `plan_run` decides what to run, `check_run` says what is wrong with it  plan/load.py, plan/plan.py
+    open     `ready_run` looks at what may refuse the run, `start_run` begins it     run/start.py
+    execute  `execute` runs each trial, `run_attempt` prepares and starts an agent   run/schedule.py, run/attempt/
+    observe  `run_agent` reads what the agent prints, `_look` what it changed        run/attempt/session.py, trial.py
+    grade    `grade` asks the graders, `run_trial` decides on the verdict            run/attempt/grading.py, trial.py
     record   `RunState.emit` writes each result to the journal at once,
              `record_results` writes results.json at the end                         run/conclude.py
     report   reporters see the same events, `report_results` gives the exit code     run/conclude.py
 
-`whet run` is `run` below. `whet regrade` and `whet eval` call `perform` with an `Approach` of their own: they get to
+`whet run` is `run` below. `whet regrade` and `whet eval` call `perform` with an `RunKind` of their own: they get to
 the result of a trial in another way. `whet audit` carries out a plan with controls in the place of agents.
 `whet explain` puts questions to the agent of one recorded attempt.
 """
@@ -19,36 +20,48 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from whet.dataclass import dataclass
+import anyio
+from msgspec import Struct
+
+from whet import exit_codes, plugins
 from whet.errors import UsageError
-from whet.ground.mounts import private_mounts
-from whet.ground.sandbox import Sandbox, hold_network, probe_early
-from whet.ground.wardens import wardens
+from whet.gateway.gateways import require_routes
+from whet.gateway.sources.cassette_folders import foresee_cassettes, is_played, require_cassettes
+from whet.model import codec
 from whet.model.request import RunRequest, Settings
 from whet.model.run import Plan, RunInfo
-from whet.plan.settle import Planned, is_judged, settle
+from whet.plan.dry_run import dry_run_document
+from whet.plan.judging import is_judged
+from whet.plan.load import PlannedRun, check_run, load_inputs, plan_run
+from whet.plan.plan import describe_plan
+from whet.report.choose import prints_json
+from whet.report.screen import Screen
+from whet.run.attempt.trial import run_trial
+from whet.run.schedule import LOOP, execute, ignore_signals, interruptible, single_errors
+from whet.run.start import ready_run, start_run
+from whet.sandbox.contract import Sandbox, probe_early, require_network_off
+from whet.sandbox.process.pool import supervisors
+from whet.suites.format import load_suite
+from whet.version import install_command
+from whet.workspace.mounts import private_mounts
 
 if TYPE_CHECKING:
-    from whet.ground.secrets import Masker
     from whet.record.results import JournalResults
     from whet.run.conclude import Conclusion
-    from whet.run.execute import RunTrial
-    from whet.run.parts import RunParts
-    from whet.run.run_state import RunState
-
-# Returns warnings for the user; raises if the run cannot begin.
-# Looks at the agents of a plan; the flag says that their models are played from cassettes.
-Ready: TypeAlias = Callable[[Plan, Sandbox, bool], tuple[str, ...]]
+    from whet.run.context import RunContext
+    from whet.run.schedule import RunTrial
+    from whet.run.state import RunState
+    from whet.secrets import Masker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approach:
+class RunKind(Struct, frozen=True, kw_only=True):
     """How one kind of run differs from another."""
 
     # Brings a trial to its result: by running an agent, by calling a skill, or from a record.
@@ -58,45 +71,62 @@ class Approach:
     # Checks what the run needs before there is a record; returns warnings.
     ready: Callable[[Sandbox, Masker], tuple[str, ...]] = lambda _, __: ()
     # What stays open from the first trial to the last, such as connections.
-    around: Callable[[RunState, RunParts], AbstractAsyncContextManager[object]] = lambda *_: nullcontext()
+    around: Callable[[RunState, RunContext], AbstractAsyncContextManager[object]] = lambda *_: nullcontext()
     # Turns the results into an exit code; by the verdicts, if it is not given.
     conclude: Callable[[RunInfo, JournalResults], Conclusion] | None = None
 
 
-def run(request: RunRequest, ready: Ready = lambda *_: ()) -> int:
-    """Carry out *request* and return the exit code; *ready* is asked before anything is spent, and may refuse."""
+def run(request: RunRequest) -> int:
+    """Carry out *request* and return the exit code."""
+    planned_run = load_and_plan(request)
+    refuse_ungated(planned_run, planned_run.plan)
+    report_unsupported(planned_run)
+    report_changes(planned_run)
     if request.dry_run:
-        # Imported where it is used, as everything below: first the settings, so that what they start has time to start.
-        from whet.plan.plan import describe_plan  # noqa: PLC0415
-
-        looked = settle(request)
-        refuse_ungated(looked, looked.plan)
-        tell_lost(looked)
-        sys.stderr.write("".join(f"warning: {notice}\n" for notice in (*looked.notices, *foreseen(looked))))
-        sys.stdout.write("".join(f"{line}\n" for line in describe_plan(looked.plan)))
-        return 0
-    planned = settle(request, start_early)
-    refuse_ungated(planned, planned.plan)
-    tell_lost(planned)
-    if planned.settings.on is not None:
+        return _describe(planned_run)
+    if planned_run.settings.on is not None:
         # Before controls: they are the first to start something.
-        cluster_module().refuse_unfit([planned])
-    tried = with_controls(planned)
-    if isinstance(tried, int):
-        return tried
-    approach = approach_of(tried, ready)
-    if tried.settings.on is not None:
-        from whet.run.execute import interruptible  # noqa: PLC0415
-
+        cluster_module().refuse_unfit([planned_run])
+    checked_run = with_controls(planned_run)
+    if isinstance(checked_run, int):
+        return checked_run
+    kind = agent_run_kind(checked_run)
+    if checked_run.settings.on is not None:
         with interruptible():
             # Only here: Ray takes long to import.
-            [(tried, approach)] = cluster_module().on_cluster([(tried, approach)])
-    return perform(tried, approach)
+            [(checked_run, kind)] = cluster_module().on_cluster([(checked_run, kind)])
+    return perform(checked_run, kind)
 
 
-def refuse_ungated(planned: Planned, plan: Plan) -> None:
+def load_and_plan(request: RunRequest) -> PlannedRun:
+    """Load the settings and the suite, plan the run, and find everything that is wrong with it."""
+    inputs = load_inputs(request)
+    if not request.dry_run:
+        start_early(inputs.settings)
+    suite = load_suite(inputs.suite_file, inputs.request.reading)
+    return check_run(plan_run(inputs, suite))
+
+
+def _describe(planned_run: PlannedRun) -> int:
+    sys.stderr.write(
+        "".join(f"warning: {notice}\n" for notice in (*planned_run.notices, *foresee_problems(planned_run)))
+    )
+    print_dry_run(planned_run, [planned_run.plan], describe_plan(planned_run.plan))
+    return exit_codes.DONE
+
+
+def print_dry_run(planned_run: PlannedRun, plans: Iterable[Plan], lines: Iterable[str]) -> None:
+    """Print *lines* for people, or the document of *plans* if the json reporter would write to stdout."""
+    if prints_json((*planned_run.settings.reporters, *planned_run.request.more_reporters)):
+        text = codec.encode_pretty(dry_run_document(plans)).decode()
+    else:
+        text = Screen(sys.stdout, os.environ).text(lines)
+    sys.stdout.write(text)
+
+
+def refuse_ungated(planned_run: PlannedRun, plan: Plan) -> None:
     """Refuse a run that a gate is to decide on and that compares nothing, before it costs anything."""
-    if planned.request.gate and plan.baseline is None:
+    if planned_run.request.gate and plan.baseline is None:
         raise UsageError(
             "--gate compares arms, and this run has none to compare",
             hint="name two: --arm old=... --arm new=...; or leave it out, and ask for a rate: whet gate --min-rate 80",
@@ -106,110 +136,102 @@ def refuse_ungated(planned: Planned, plan: Plan) -> None:
 def cluster_module() -> ModuleType:
     """Import what runs trials on a cluster; raises if the extra is not installed."""
     try:
-        return import_module("whet.run.cluster")
+        return import_module("whet.cluster.driver")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("ray", "cryptography"):
             raise
-        raise UsageError("--on needs Ray, which is not installed", hint="pip install 'whet[ray]'") from error
+        raise UsageError("--on needs Ray, which is not installed", hint=install_command("ray")) from error
 
 
-def with_controls(planned: Planned) -> Planned | int:
+def with_controls(planned_run: PlannedRun) -> PlannedRun | int:
     """Return the run without the cases that controls pass, if the settings ask for that; an int is an exit code."""
-    if not planned.settings.controls or planned.earlier is not None:
-        return planned
-    from whet.run.controls import without_void_cases  # noqa: PLC0415
+    if not planned_run.settings.controls or planned_run.earlier is not None:
+        return planned_run
+    from whet.run.controls import without_void_cases
 
-    return without_void_cases(planned, carry_out)
+    return without_void_cases(planned_run, carry_out)
 
 
-def approach_of(planned: Planned, ready: Ready) -> Approach:
+def agent_run_kind(planned_run: PlannedRun) -> RunKind:
     """Return how `whet run` brings trials to their results: by running agents."""
-    from whet.run.cassettes import hold_cassettes, is_played  # noqa: PLC0415
-    from whet.run.gateways import hold_routes  # noqa: PLC0415
-    from whet.run.trial import run_trial  # noqa: PLC0415
-
-    runners = [execution.runner for execution in planned.plan.executions]
-
-    def look_around(sandbox: Sandbox, _: object) -> tuple[str, ...]:
-        played = is_played(planned.settings)
-        notes = (*hold_network(sandbox, runners), *hold_routes(runners, os.environ, sandbox, played=played))
-        if planned.settings.on is None and sandbox.name != "container":
-            _refuse_missing_programs(planned.plan)
-        doubts = ready(planned.plan, sandbox, played)
-        hold_cassettes(planned.settings, planned.plan.executions, os.environ, judged=is_judged(planned.plan))
-        return (*notes, *doubts)
-
-    return Approach(run_trial=run_trial, ready=look_around)
+    return RunKind(run_trial=run_trial, ready=partial(_check_agents, planned_run))
 
 
-# Agents that start a program of yours.
-_OF_YOURS = frozenset({"command", "acp"})
+def _check_agents(planned_run: PlannedRun, sandbox: Sandbox, _: Masker) -> tuple[str, ...]:
+    """Refuse agents that cannot run in *sandbox*, before anything is spent; return warnings."""
+    plan, settings = planned_run.plan, planned_run.settings
+    runners = [execution.runner for execution in plan.executions]
+    agents = {runner.agent for runner in runners}
+    is_replay = is_played(settings)
+    warnings = [*require_network_off(sandbox, runners), *require_routes(runners, os.environ, sandbox, played=is_replay)]
+    if any(getattr(plugins.find("agents", agent), "has_program", True) for agent in agents):
+        # Only here: agents that are part of whet have no program to look for.
+        from whet.run.readiness import refuse_unready_agents
+
+        is_here = settings.on is None and not sandbox.in_image
+        warnings += refuse_unready_agents(plan, sandbox, os.environ, is_replay=is_replay, is_here=is_here)
+    require_cassettes(settings, plan.executions, os.environ, judged=is_judged(plan))
+    return tuple(warnings)
 
 
-def _refuse_missing_programs(plan: Plan) -> None:
-    if _OF_YOURS.isdisjoint(execution.runner.agent for execution in plan.executions):
-        return
-    from whet.run.readiness import refuse_missing_programs  # noqa: PLC0415 - the others have none to look for
-
-    refuse_missing_programs(plan, _OF_YOURS, os.environ)
-
-
-def foreseen(planned: Planned) -> tuple[str, ...]:
+def foresee_problems(planned_run: PlannedRun) -> tuple[str, ...]:
     """Return what would go wrong with a run that can be known without starting anything; raises if it is refused."""
-    from whet.run.cassettes import foresee_cassettes  # noqa: PLC0415 - only a dry run asks
-
-    plan = planned.plan
-    return tuple(foresee_cassettes(planned.settings, plan, os.environ, judged=is_judged(plan)))
+    plan = planned_run.plan
+    return tuple(foresee_cassettes(planned_run.settings, plan, os.environ, judged=is_judged(plan)))
 
 
-def tell_lost(planned: Planned) -> None:
+def report_unsupported(planned_run: PlannedRun) -> None:
     """Say what of the suite is not carried over, if it was written for another tool."""
-    sys.stderr.write("".join(f"{lost}\n" for lost in planned.suite.lost))
+    sys.stderr.write("".join(f"{loss}\n" for loss in planned_run.suite.lost))
 
 
-def carry_out(planned: Planned, conclude: Callable[[RunInfo, JournalResults], Conclusion]) -> int:
+def report_changes(planned_run: PlannedRun) -> None:
+    """Say of each case why it is run, if only what has changed is."""
+    status = planned_run.status
+    if status is not None:
+        lines = (status.headline, *(f"  {line}" for line in status.lines()))
+        sys.stderr.write(Screen(sys.stderr, os.environ).text(lines))
+        sys.stderr.write("".join(f"warning: {unread}\n" for unread in status.unread))
+
+
+def carry_out(planned_run: PlannedRun, conclude: Callable[[RunInfo, JournalResults], Conclusion]) -> int:
     """Run an agent, or what is in its place, on every trial, and let *conclude* give the exit code."""
-    from whet.run.trial import run_trial  # noqa: PLC0415
-
-    return perform(planned, Approach(run_trial=run_trial, conclude=conclude))
+    return perform(planned_run, RunKind(run_trial=run_trial, conclude=conclude))
 
 
 def start_early(settings: Settings) -> None:
-    """Start what takes as long as loading the suite, and importing the rest of whet: the nursery and the probe."""
-    # Before the nursery starts: its wardens have to see what we mount.
+    """Start what takes as long as loading the suite, and importing the rest of whet: the fork server and the probe."""
+    # Before the fork server starts: its supervisors have to see what we mount.
     private_mounts()
-    wardens.start()
+    supervisors.start()
     probe_early(settings.sandbox)
 
 
-def _import_what_follows() -> None:
-    for module in ("whet.run.conclude", "whet.report.ending"):
-        import_module(module)
+def early_work(runs: Iterable[RunContext]) -> list[Callable[[], object]]:
+    """Return what is done while the first agents run, and whet would only wait: workers for checks, and imports."""
+    workers = [grader.warm_up for context in runs for grader in context.graders.values()]
+    imports = [partial(import_module, name) for name in ("whet.run.conclude", "whet.report.terminal._ending")]
+    return [*workers, *imports]
 
 
-def perform(planned: Planned, approach: Approach) -> int:
+def perform(planned_run: PlannedRun, kind: RunKind) -> int:
     """Bring every trial of a plan to its result, record and report; return the exit code."""
-    import anyio  # noqa: PLC0415
-
-    from whet.ground.process import meanwhile  # noqa: PLC0415
-    from whet.run.execute import LOOP, execute, interruptible, single_errors, undisturbed  # noqa: PLC0415
-    from whet.run.start import ready_run, start_run  # noqa: PLC0415
 
     with (
         interruptible(),
-        start_run(ready_run(planned, approach.ready, starts_agents=approach.starts_agents)) as (state, parts),
+        start_run(ready_run(planned_run, kind.ready, starts_agents=kind.starts_agents)) as (state, context),
     ):
         # The command line switched it off: collecting while everything is imported takes a tenth of the time.
         gc.freeze()
         gc.enable()
-        meanwhile(_import_what_follows)
+        early = early_work([context]) if kind.starts_agents else []
         with single_errors():
-            anyio.run(execute, [(state, parts)], approach.run_trial, approach.around, backend_options=LOOP)
-        with undisturbed():
+            anyio.run(execute, [(state, context)], kind.run_trial, kind.around, early, backend_options=LOOP)
+        with ignore_signals():
             # Imported while the first agent ran.
-            from whet.run.conclude import by_gate, conclude_by_verdicts, record_results, report_results  # noqa: PLC0415
+            from whet.run.conclude import by_gate, conclude_by_verdicts, record_results, report_results
 
             results = record_results(state)
-            conclude = approach.conclude
+            conclude = kind.conclude
             conclusion = conclude(state.info, results) if conclude else conclude_by_verdicts(results)
-            return by_gate(planned, state.info, state.reporters, report_results(state, results, conclusion))
+            return by_gate(planned_run, state.info, state.reporters, report_results(state, results, conclusion))

@@ -8,20 +8,20 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import field, replace
 from itertools import count
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from whet.agents.agent import AgentCommand, Unpacking
-from whet.dataclass import dataclass
+from whet.agents.contract import AgentCommand, Unpacking
 from whet.errors import AttemptError, OutputTooLarge, WorkspaceError
-from whet.ground.copying import remove_tree
-from whet.ground.sandbox import Boundary, Command, Sandbox
-from whet.ground.secrets import MaskedStream, Masker
 from whet.model.run import Trial
+from whet.sandbox.contract import Boundary, Command, Sandbox
+from whet.secrets import MaskedStream, Masker
+from whet.workspace.copy import remove_tree
 
 _TAIL = 2000
 _PREFIX = "whet-"
@@ -82,11 +82,11 @@ def names_scratch(path: Path) -> bool:
 def _is_ours(path: Path) -> bool:
     """Return whether *path* is a scratch folder of this user that is closed to all others."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    closed = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) & 0o077 == 0
-    return names_scratch(path) and closed and found.st_uid == os.geteuid()
+    is_closed = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) & 0o077 == 0
+    return names_scratch(path) and is_closed and status.st_uid == os.geteuid()
 
 
 class Capture:
@@ -105,10 +105,10 @@ class Capture:
 
     def __call__(self, chunk: bytes) -> None:
         """Write one piece of output; raises if there is too much."""
-        taken = chunk[: self._left]
-        self._left -= len(taken)
-        self._write(self._stream.feed(taken))
-        if len(taken) < len(chunk):
+        accepted_bytes = chunk[: self._left]
+        self._left -= len(accepted_bytes)
+        self._write(self._stream.feed(accepted_bytes))
+        if len(accepted_bytes) < len(chunk):
             # The limit may have cut a secret in two; do not write its beginning either.
             self._stream.forget()
             raise OutputTooLarge(
@@ -140,8 +140,7 @@ class Capture:
             self._then(data)
 
 
-@dataclass(slots=True)
-class Unpacked:
+class UnpackedPrograms(Struct):
     """Folders that programs unpack themselves into, made once for a run."""
 
     scratch: Path
@@ -150,39 +149,42 @@ class Unpacked:
     _folders: dict[Unpacking, Path | None] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
-    async def given_to(self, asked: AgentCommand) -> AgentCommand:
-        """Return *asked* with the folder, unless its runner names another or it cannot be made."""
-        wanted = asked.unpacking
-        if wanted is None or wanted.variable in asked.env:
-            return asked
+    async def given_to(self, agent_command: AgentCommand) -> AgentCommand:
+        """Return *agent_command* with the folder, unless its runner names another or it cannot be made."""
+        unpacking = agent_command.unpacking
+        if unpacking is None or unpacking.variable in agent_command.env:
+            return agent_command
         async with self._lock:
-            if wanted not in self._folders:
-                self._folders[wanted] = await self._make(wanted, asked)
-        folder = self._folders[wanted]
+            if unpacking not in self._folders:
+                self._folders[unpacking] = await self._make(unpacking, agent_command)
+        folder = self._folders[unpacking]
         if folder is None:
-            return asked
-        return replace(asked, env={**asked.env, wanted.variable: str(folder)}, readable=(*asked.readable, folder))
+            return agent_command
+        return replace(
+            agent_command,
+            env={**agent_command.env, unpacking.variable: str(folder)},
+            readable=(*agent_command.readable, folder),
+        )
 
-    async def _make(self, wanted: Unpacking, asked: AgentCommand) -> Path | None:
+    async def _make(self, unpacking: Unpacking, agent_command: AgentCommand) -> Path | None:
         """Start the program only to unpack, without network, secrets and the user's home."""
         number = next(self._numbers)
         folder, home = self.scratch / f"u{number}", self.scratch / f"uh{number}"
         folder.mkdir()
         home.mkdir()
-        env = {name: asked.env[name] for name in _PASSED_ON if name in asked.env}
-        env |= {"HOME": str(home), "TMPDIR": str(home), "TERM": "dumb", wanted.variable: str(folder)}
-        command = Command(argv=wanted.argv, env=env, cwd=home)
-        boundary = Boundary(writable=(folder, home), readable=asked.readable, network=False)
+        env = {name: agent_command.env[name] for name in _PASSED_ON if name in agent_command.env}
+        env |= {"HOME": str(home), "TMPDIR": str(home), "TERM": "dumb", unpacking.variable: str(folder)}
+        command = Command(argv=unpacking.argv, env=env, cwd=home)
+        boundary = Boundary(writable=(folder, home), readable=agent_command.readable, network=False)
         try:
-            ended = await self.sandbox.run(command, boundary, timeout_s=_PATIENCE_S, stdout=_ignore, stderr=_ignore)
+            ending = await self.sandbox.run(command, boundary, timeout_s=_PATIENCE_S, stdout=_ignore, stderr=_ignore)
         except AttemptError:
             # The attempt reports a program that cannot be started.
             return None
-        return folder if ended.exit_code == 0 else None
+        return folder if ending.exit_code == 0 else None
 
 
-@dataclass(slots=True)
-class SkillCopies:
+class SkillCopies(Struct):
     """The copies of skills that agents are given, each with the watermark of its arm, made once for a run."""
 
     scratch: Path
@@ -199,22 +201,22 @@ class SkillCopies:
         async with self._lock:
             if (skill, word) not in self._copies:
                 holder = self.scratch / f"s{len(self._copies) + 1}"
-                self._copies[skill, word] = await _copied(skill, word, holder)
+                self._copies[skill, word] = await _copy_with_watermark(skill, word, holder)
         copy = self._copies[skill, word]
-        placed = tuple(replace(item, source=copy) if item.source == skill else item for item in workspace.placed)
+        placements = tuple(replace(item, source=copy) if item.source == skill else item for item in workspace.placed)
         skills = tuple(copy if path == skill else path for path in runner.skills)
-        given = replace(
+        new_execution = replace(
             execution,
             skill=copy,
             runner=replace(runner, skills=skills),
-            workspace=replace(workspace, placed=placed),
+            workspace=replace(workspace, placed=placements),
         )
-        return replace(trial, execution=given)
+        return replace(trial, execution=new_execution)
 
 
-async def _copied(skill: Path, word: str, holder: Path) -> Path:
+async def _copy_with_watermark(skill: Path, word: str, holder: Path) -> Path:
     # Only here: most runs have no skill.
-    from whet.ground.watermark import watermarked  # noqa: PLC0415
+    from whet.workspace.watermark import watermarked
 
     try:
         return await anyio.to_thread.run_sync(watermarked, skill, word, holder)

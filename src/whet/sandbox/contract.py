@@ -6,13 +6,13 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
+from whet import plugins
 from whet.errors import AgentNotFound, AgentNotStarted, UsageError
-from whet.model import plugins
 from whet.model.run import Runner
 from whet.model.suite import Ceilings
 
@@ -23,8 +23,7 @@ _BEST = "bubblewrap"
 _FALLBACK = "local"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """A program to start: its arguments, its whole environment, its working folder and its standard input."""
 
     argv: tuple[str, ...]
@@ -41,8 +40,7 @@ class Command:
 _INLET_PORT = 47115
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inlet:
+class Inlet(Struct, frozen=True, kw_only=True):
     """The one address inside a network without others; `take` gets the listening socket before the command starts."""
 
     take: Callable[[socket.socket], object]
@@ -54,8 +52,7 @@ class Inlet:
         return f"http://127.0.0.1:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boundary:
+class Boundary(Struct, frozen=True, kw_only=True):
     """What a process may see besides the system, which is read-only, and how much of the machine it may use.
 
     `shown_at` are paths at which another, writable folder is visible. The local sandbox cannot keep all of this: it
@@ -74,8 +71,7 @@ class Boundary:
     shown_at: tuple[tuple[Path, Path], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InImage:
+class InImage(Struct, frozen=True, kw_only=True):
     """Where the commands of a container sandbox run; plain data, because it is sent to other processes.
 
     `engine` is the program that makes containers, and `owner` the whet that removes them.
@@ -100,8 +96,7 @@ class InImage:
 Sink: TypeAlias = Callable[[bytes], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """How a process ended: with an exit code, by a signal, or stopped by us at its time limit.
 
     `reached` is the ceiling that it reached, which did not necessarily end it; `stopped` says that it counts as the
@@ -134,12 +129,34 @@ class Talk(Protocol):
 
 
 class Sandbox(Protocol):
-    """Starts processes, and ends everything that they start."""
+    """Starts processes, and ends everything that they start.
+
+    A sandbox that inherits from this class has the defaults below. `choose_sandbox` adds them to all others.
+    """
 
     name: str
     # Whether it can turn the network off, and then leave one address open.
     holds_network: bool = True
     has_inlets: bool = False
+    # Whether the agent may be asked for another turn.
+    goes_on: bool = True
+    # Whether commands run in an image, which has programs of its own.
+    in_image: bool = False
+
+    @property
+    def workdir(self) -> Path | None:
+        """The working folder of commands, if the sandbox has one of its own."""
+        return None
+
+    @property
+    def homes(self) -> tuple[Path, Path] | None:
+        """The home and the temporary folder, if the sandbox was started with them before its attempt."""
+        return None
+
+    @property
+    def place(self) -> InImage | None:
+        """The engine and the image of a container."""
+        return None
 
     @classmethod
     def availability(cls) -> Availability:
@@ -166,8 +183,39 @@ class Sandbox(Protocol):
         """End whatever is left."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Availability:
+class _PlainSandbox(Sandbox):
+    """A sandbox of a third party that has only the methods, completed with the defaults of the contract."""
+
+    def __init__(self, sandbox: Any) -> None:
+        self._sandbox = sandbox
+        self.name = sandbox.name
+        self.holds_network = getattr(sandbox, "holds_network", True)
+        self.has_inlets = bool(getattr(sandbox, "has_inlets", False))
+        self.in_image = bool(getattr(sandbox, "in_image", False))
+
+    @classmethod
+    def availability(cls) -> Availability:
+        """Return that the sandbox can be used: it was asked before."""
+        return Availability(usable=True)
+
+    async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
+        """Run *command*; see `Sandbox.run`."""
+        ended: Ended = await self._sandbox.run(command, boundary, timeout_s=timeout_s, stdout=stdout, stderr=stderr)
+        return ended
+
+    def open(
+        self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink
+    ) -> AbstractAsyncContextManager[Talk]:
+        """Keep *command* running; see `Sandbox.open`."""
+        talk: AbstractAsyncContextManager[Talk] = self._sandbox.open(command, boundary, stdout=stdout, stderr=stderr)
+        return talk
+
+    async def close(self) -> None:
+        """End whatever is left."""
+        await self._sandbox.close()
+
+
+class Availability(Struct, frozen=True, kw_only=True):
     """Whether a sandbox can be used on this machine; if not, why, and what to do."""
 
     usable: bool
@@ -198,7 +246,7 @@ def no_program(name: str) -> AgentNotFound:
 def is_there(path: Path) -> bool:
     """Return whether *path* exists and we can reach it; False for text that cannot be a path."""
     # `Path.exists` raises for a folder that we may not read.
-    return os.path.exists(path)  # noqa: PTH110
+    return os.path.exists(path)
 
 
 def probe_early(name: str) -> None:
@@ -211,7 +259,8 @@ def choose_sandbox(name: str) -> tuple[Sandbox, str | None]:
     """Return the sandbox *name*, or the best that works for `auto`; and a note about the choice, if there is one."""
     if name != "auto":
         require_sandbox(name)
-        return plugins.find("sandboxes", name)(), None
+        sandbox = plugins.find("sandboxes", name)()
+        return sandbox if Sandbox in type(sandbox).__mro__ else _PlainSandbox(sandbox), None
     state = plugins.find("sandboxes", _BEST).availability()
     if state.usable:
         return plugins.find("sandboxes", _BEST)(), None
@@ -220,7 +269,7 @@ def choose_sandbox(name: str) -> tuple[Sandbox, str | None]:
 
 
 def why_unbounded(asked: str, sandbox: Sandbox) -> Availability | None:
-    """Return why *sandbox* is no boundary although nobody chose that: *asked* is what the settings say."""
+    """Return why *sandbox* is no boundary although no setting chose that: *asked* is what the settings say."""
     if asked != "auto" or sandbox.name != _FALLBACK:
         return None
     state: Availability = plugins.find("sandboxes", _BEST).availability()
@@ -237,9 +286,9 @@ def require_sandbox(name: str) -> None:
         raise UsageError(f"sandbox {name}: {state.reason}", hint=remedy)
 
 
-def hold_network(sandbox: Sandbox, runners: Iterable[Runner]) -> tuple[str, ...]:
+def require_network_off(sandbox: Sandbox, runners: Iterable[Runner]) -> tuple[str, ...]:
     """Raise for runners whose network must be off and cannot be; return a note for each that may run with it."""
-    if getattr(sandbox, "holds_network", True):
+    if sandbox.holds_network:
         return ()
     asked = {runner.id: runner for runner in runners if runner.options.get("network") is False}
     strict = [name for name, runner in asked.items() if runner.options.get("network_required", True)]

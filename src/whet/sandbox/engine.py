@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import SandboxError, UsageError
-from whet.ground.sandbox import Availability, Command, Ended
+from whet.sandbox.contract import Availability, Command, Ended
+from whet.sandbox.process.run import run_process
 
 ENGINES = ("podman", "docker")
 # What says where an engine keeps its containers.
@@ -31,8 +33,7 @@ _LONGEST_SAID = 2000
 _INSTALL = "install podman (with uidmap and a runtime such as crun or runc) or docker"
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class EngineAnswer(Struct, frozen=True):
     """What a call of the engine said, and how it ended."""
 
     code: int | None
@@ -51,8 +52,7 @@ class Said:
         return lines[-1][:_LONGEST_SAID] if lines else f"it ended with exit code {self.code}"
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """Podman, or docker: both take the same words."""
 
     program: str
@@ -71,7 +71,7 @@ class Engine:
 
     @property
     def here(self) -> Engine:
-        """This engine with those of our variables by which it finds the same containers again."""
+        """Return the engine with those of our variables by which it finds the same containers again."""
         return Engine(
             self.program, tuple((name, value) for name, value in os.environ.items() if re.fullmatch(_WHERE, name))
         )
@@ -94,7 +94,8 @@ class Engine:
     def command(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Command:
         """Return a call with the environment of whet itself, where its settings are (`CONTAINERS_CONF`, `DOCKER_HOST`).
 
-        It is not confined: without root it changes users by a program that may, and it must reach other containers.
+        The command is not confined: without root it changes users by a program that may, and must reach other
+        containers.
         """
         return Command(
             argv=(self.program, *args),
@@ -104,17 +105,14 @@ class Engine:
             confined=False,
         )
 
-    async def call(self, *args: str, timeout_s: float = _PATIENCE_S, stdin: bytes = b"") -> Said:
+    async def call(self, *args: str, timeout_s: float = _PATIENCE_S, stdin: bytes = b"") -> EngineAnswer:
         """Call it and return what it said."""
-        # Only here: the event loop takes long to import, and most runs have no container.
-        from whet.ground.process import run_process  # noqa: PLC0415
-
         out, err = bytearray(), bytearray()
         ended: Ended = await run_process(
             self.command(*args, stdin=stdin), timeout_s=timeout_s, stdout=out.extend, stderr=err.extend
         )
         late = f"\nit was still running after {timeout_s:g} s" if ended.timed_out else ""
-        return Said(
+        return EngineAnswer(
             None if ended.timed_out else ended.exit_code,
             out.decode(errors="replace"),
             err.decode(errors="replace") + late,
@@ -140,12 +138,18 @@ class Engine:
         said = await self.call("container", "inspect", *options, "--format", part, name)
         return said.out.strip() if said.ok and "<no value>" not in said.out else ""
 
+    async def own_files(self, name: str) -> tuple[Path, ...]:
+        """Return the files of its own that an engine shows in a container, which are in none of its layers."""
+        said = await self.inspected(name, "{{.HostsPath}}\n{{.HostnamePath}}\n{{.ResolvConfPath}}")
+        paths = [Path(line) for line in said.splitlines() if line.startswith("/")]
+        return (*paths, *(path.with_name(".containerenv") for path in paths[:1] if self.is_podman))
+
     @property
     def _wholly(self) -> tuple[str, ...]:
         """The options that remove a container at once, with the volumes that its image asks for."""
         return ("--force", "--volumes", *(("--time", "0") if self.is_podman else ()))
 
-    def ask(self, *args: str) -> Said:
+    def ask(self, *args: str) -> EngineAnswer:
         """Call it before there is an event loop."""
         try:
             done = subprocess.run(
@@ -157,8 +161,8 @@ class Engine:
                 env={**os.environ, **dict(self.env)},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return Said(None, "", str(error))
-        return Said(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+            return EngineAnswer(None, "", str(error))
+        return EngineAnswer(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     def owned(self, owner: str) -> list[str]:
         """Return the containers of *owner*, by their names."""
@@ -228,7 +232,7 @@ def _state(wanted: str | None) -> Availability:
     return Availability(usable=True, details={"program": engine.program, "version": version})
 
 
-def unheld_limits(wanted: str | None) -> str | None:
+def unenforced_limits(wanted: str | None) -> str | None:
     """Return a note for people if the engine ignores limits, or None."""
     state = engine_state(wanted)
     if not state.usable or Engine(state.details["program"]).holds_limits:
@@ -245,7 +249,7 @@ def working_engine(wanted: str | None) -> Engine:
 
 
 @lru_cache
-def _version(program: str) -> Said:
+def _version(program: str) -> EngineAnswer:
     engine = Engine(program)
     # Anything else that podman is asked without root leaves a process behind.
     return engine.ask("--version") if engine.is_podman else engine.ask("version", "--format", "{{.Server.Version}}")

@@ -14,18 +14,18 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import anyio
+from msgspec.structs import replace
 
 from whet.errors import AgentNotFound, SandboxError
-from whet.ground.process import open_process
-from whet.ground.sandbox import Boundary, Inlet
-from whet.ground.warden import receive
+from whet.sandbox.contract import Boundary, Inlet
+from whet.sandbox.process.run import open_process
+from whet.sandbox.process.supervisor import receive
 
 if TYPE_CHECKING:
-    from whet.ground.engine import Engine
+    from whet.sandbox.engine import Engine
 
 # The C modules alone: `socket` would take longer to import than all of this. Python ignores two signals, which the
 # command must not inherit, and may have set a variable for itself.
@@ -81,7 +81,7 @@ except OSError as error:
 _PATIENCE_S = 60.0
 
 
-class Doorway:
+class PortHandover:
     """Receives the listening socket of an inlet, if there is one; a context around the start of a command."""
 
     def __init__(self, inlet: Inlet | None) -> None:

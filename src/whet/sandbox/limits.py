@@ -13,18 +13,19 @@ import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from whet.errors import SandboxError
-from whet.ground.cgroups import Group, places
-from whet.ground.descent import all_processes
-from whet.ground.sandbox import Boundary, Command, Ended, find_program
 from whet.model.suite import MOST_FILES, Ceilings
+from whet.sandbox.contract import Boundary, Command, Ended, find_program
+from whet.sandbox.process.cgroups import ControlGroups, places
+from whet.sandbox.process.procfs import all_processes
 
 if TYPE_CHECKING:
-    from whet.ground.disk import Disk
+    from whet.sandbox.process.disk import Disk
 
 _SIGNALLED = 128
 # The messages of Python, C, C++, Go, Node, Java, Ruby, PHP and Rust.
@@ -63,7 +64,7 @@ class Hold:
 class _ByGroup(Hold):
     """Ceilings for the process and everything that it starts, together."""
 
-    def __init__(self, ceilings: Ceilings, group: Group) -> None:
+    def __init__(self, ceilings: Ceilings, group: ControlGroups) -> None:
         super().__init__(ceilings)
         self.group = group
 
@@ -130,7 +131,7 @@ def holding(ceilings: Ceilings, timeout_s: float | None) -> Iterator[Hold]:
         yield _ByProcess(ceilings, timeout_s)
         return
     try:
-        group = Group(found)
+        group = ControlGroups(found)
     except OSError as error:
         raise SandboxError(f"cannot make a control group for the ceilings: {error}") from error
     try:
@@ -147,8 +148,8 @@ def disk_of(boundary: Boundary) -> Disk | None:
     """
     if boundary.ceilings.disk_mb is None and boundary.ceilings.files == MOST_FILES:
         return None
-    # Only here: most runs have none.
-    from whet.ground.disk import Disk  # noqa: PLC0415
+    # Only here: most runs have none, and it imports the event loop.
+    from whet.sandbox.process.disk import Disk
 
     return Disk(boundary.ceilings, (*boundary.writable, *(folder for _, folder in boundary.shown_at)))
 
@@ -186,5 +187,5 @@ def _tasks_of(user: int) -> int:
     for pid in all_processes():
         with suppress(OSError):
             if Path(f"/proc/{pid}").stat().st_uid == user:
-                total += len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - only their number
+                total += len(os.listdir(f"/proc/{pid}/task"))
     return total

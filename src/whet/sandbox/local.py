@@ -1,17 +1,17 @@
-"""The sandbox without a boundary: commands run below a warden, so nothing is left, but they see all files."""
+"""The sandbox without a boundary: commands run below a supervisor, so nothing is left, but they see all files."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from whet.ground.ceilings import disk_of, holding
-from whet.ground.process import open_process, run_process
-from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sink, Talk
-from whet.ground.wardens import end_all
+from whet.sandbox.contract import Availability, Boundary, Command, Ended, Sandbox, Sink, Talk
+from whet.sandbox.limits import disk_of, holding
+from whet.sandbox.process.pool import end_all
+from whet.sandbox.process.run import open_process, run_process
 
 
-class LocalSandbox:
+class LocalSandbox(Sandbox):
     """The fallback if bubblewrap cannot run."""
 
     name = "local"
@@ -19,7 +19,7 @@ class LocalSandbox:
 
     @classmethod
     def availability(cls) -> Availability:
-        """Return that it can be used: it runs anywhere."""
+        """Return that the sandbox can be used: it runs anywhere."""
         return Availability(usable=True)
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
@@ -41,5 +41,5 @@ class LocalSandbox:
             talk.ended = talk.ended and hold.with_reached(talk.ended)
 
     async def close(self) -> None:
-        """End the wardens."""
+        """End the supervisors."""
         await end_all()

@@ -1,1 +1,1 @@
-"""The service: suites, runs and their evidence over HTTP; needs the extra `whet[server]`."""
+"""The service: suites, runs and their evidence over HTTP; needs the extra `whet-eval[server]`."""

@@ -18,20 +18,21 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whet.report.pages import INDEX, PAGE_HEADERS, SAFE_HEADERS, page_files
-from whet.service import routes_evidence, routes_runs, routes_skills, routes_suites, routes_view
-from whet.service.asking import LabelBody, RunBody
-from whet.service.auth import At
+from whet.service.api import evidence, labels, skills, suites, view
+from whet.service.api import runs as routes_runs
+from whet.service.api.auth import At
+from whet.service.api.ready import Readiness, Ready
+from whet.service.api.run_request import LabelBody, RunBody
+from whet.service.api.skills import SkillLabelBody
+from whet.service.errors import answer_problems, not_found
 from whet.service.http import Strict, answer
-from whet.service.keeping import keep
-from whet.service.ready import Readiness, Ready
-from whet.service.refusals import answer_problems, not_found
-from whet.service.routes_skills import SkillLabelBody
-from whet.service.runs import count_by_status
 from whet.service.service import Metrics, Service
-from whet.service.work import dispatch
-from whet.suites.eval_documents import CHANGEABLE, suite_schema
+from whet.service.store.runs import count_by_status
+from whet.service.worker.retention import keep
+from whet.service.worker.worker import dispatch
+from whet.suites.evals.documents import CHANGEABLE, suite_schema
 from whet.version import __version__
+from whet.view.pages import INDEX, PAGE_HEADERS, SAFE_HEADERS, page_files
 
 log = logging.getLogger("whet.service")
 
@@ -62,14 +63,14 @@ def make_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.state.readiness = Readiness(service)
-    own = (routes_suites, routes_runs, routes_evidence, routes_skills, routes_view)
-    routers = [*(module.router for module in own), _operation]
+    modules = (suites, routes_runs, evidence, skills, view, labels)
+    routers = [*(module.router for module in modules), _operation]
     for router in routers:
         app.include_router(router)
     answer_problems(app, routers)
     app.include_router(_page)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    app.add_middleware(_Watching, metrics=service.metrics)
+    app.add_middleware(_RequestLogging, metrics=service.metrics)
     return app
 
 
@@ -98,8 +99,8 @@ async def health(service: At) -> Response:
 async def ready(request: Request) -> Response:
     """Say whether the service can take runs: database, migrations, sandbox, and room on the disk."""
     readiness: Readiness = request.app.state.readiness
-    found = await readiness.look()
-    return answer(found, 503 if found.reasons else 200)
+    report = await readiness.look()
+    return answer(report, 503 if report.reasons else 200)
 
 
 @_operation.get(
@@ -120,7 +121,7 @@ async def _run_counts(service: Service) -> dict[str, int] | None:
         return None
 
 
-class _Watching:
+class _RequestLogging:
     """Counts and logs requests: method, route, status and time, but no header, query or body."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -224,8 +225,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 def _add_schemas(document: dict[str, Any]) -> None:
     suite = _moved(suite_schema())
     parts = suite.pop("$defs")
-    for unwanted in ("$schema", "$id"):
-        suite.pop(unwanted)
+    for keyword in ("$schema", "$id"):
+        suite.pop(keyword)
     parts["task_package"]["properties"]["environment_ref"]["pattern"] = _REMOTE
     parts["trigger_query"]["properties"]["competing_skills"]["items"]["pattern"] = _DESCRIBED
     change = deepcopy(suite)
@@ -235,11 +236,11 @@ def _add_schemas(document: dict[str, Any]) -> None:
         name: _without_null(rule) for name, rule in suite["properties"].items() if name in CHANGEABLE
     }
     schemas = document["components"]["schemas"]
-    schemas.update(routes_view.view_schemas())
+    schemas.update(view.view_schemas())
     schemas.update(parts, EvalSuite=suite, EvalSuitePatch=change)
     for body in (RunBody, LabelBody, SkillLabelBody):
-        own = body.model_json_schema(ref_template=f"{_THERE}{{model}}")
-        schemas.update(own.pop("$defs", {}), **{body.__name__: own})
+        schema = body.model_json_schema(ref_template=f"{_THERE}{{model}}")
+        schemas.update(schema.pop("$defs", {}), **{body.__name__: schema})
 
 
 def _moved(value: Any) -> Any:

@@ -82,13 +82,13 @@ class SuitesClient:
             return name
         place = Path(name).expanduser()
         if place.is_dir():
-            packed = pack_skill(place)
+            archive = pack_skill(place)
         elif place.is_file():
-            packed = place.read_bytes()
+            archive = place.read_bytes()
         else:
             raise UsageError(f"there is no skill {name}", hint="name a folder, an archive, sha256:DIGEST or label:NAME")
-        found = self._ask("POST", _SKILLS, files={"skill": ("skill.tar.gz", packed)})
-        return f"sha256:{found['skill']['sha256']}"
+        answer = self._ask("POST", _SKILLS, files={"skill": ("skill.tar.gz", archive)})
+        return f"sha256:{answer['skill']['sha256']}"
 
     def start(self, id_: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Start a run of a suite and return it."""
@@ -134,12 +134,12 @@ class SuitesClient:
                 event = {}
 
     def _run(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask(method, path, **more)["run"]
-        return found
+        run: dict[str, Any] = self._ask(method, path, **more)["run"]
+        return run
 
     def _suite(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask(method, path, **more)["suite"]
-        return found
+        suite: dict[str, Any] = self._ask(method, path, **more)["suite"]
+        return suite
 
     def _ask(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         try:
@@ -162,8 +162,11 @@ def pack_skill(folder: Path) -> bytes:
     """Return an archive of a skill that is the same for the same files, whenever and wherever it is made."""
     if not (folder / _MANIFEST).is_file():
         raise UsageError(f"{folder} is not a skill: it has no {_MANIFEST}")
-    packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as archive:
+    buffer = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as gzip_file,
+        tarfile.open(fileobj=gzip_file, mode="w") as archive,
+    ):
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
             if not _NOT_OF_IT & set(parts):
@@ -174,12 +177,12 @@ def pack_skill(folder: Path) -> bytes:
                         archive.addfile(entry, content)
                 else:
                     archive.addfile(entry)
-    return packed.getvalue()
+    return buffer.getvalue()
 
 
 def _refusal(status: int, body: Any) -> UsageError:
     error = body.get("error") if isinstance(body, dict) else None
     details = body.get("details", []) if isinstance(body, dict) else []
-    lines = [f"{each.get('path')}: {each.get('message')}".removeprefix(": ") for each in details]
+    lines = [f"{detail.get('path')}: {detail.get('message')}".removeprefix(": ") for detail in details]
     hint = "\n".join(lines) or ("pull it again, or name its version" if status == _CHANGED else None)
     return UsageError(f"the service refused: {error or status}", hint=hint)

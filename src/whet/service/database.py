@@ -131,6 +131,20 @@ notes = sa.Table(
     sa.Index("notes_of_run", "run_id", "created_us"),
 )
 
+# What people say of what a judge decided, as lines. A run that is deleted takes its labels with it.
+labels = sa.Table(
+    "labels",
+    metadata,
+    sa.Column("run_id", sa.String(36), sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("line", sa.LargeBinary, nullable=False),
+    sa.Column("author", sa.String(40), nullable=False),
+    # Whether its author has seen since what the judge said.
+    sa.Column("revealed", sa.Boolean, nullable=False),
+    sa.Column("created_us", sa.BigInteger, nullable=False),
+    sa.Index("labels_of_run", "run_id", "created_us"),
+)
+
 bundles = sa.Table(
     "bundles",
     metadata,
@@ -157,6 +171,8 @@ idempotency = sa.Table(
 _FILE = "whet.db"
 _POSTGRESQL_DRIVER = "postgresql+psycopg"
 _POSTGRESQL_NAMES = ("postgresql", "postgres", _POSTGRESQL_DRIVER)
+# Between two tries to change the mode of an SQLite file.
+_PAUSE_S = 0.01
 _EXAMPLES = "write sqlite:///whet.db or postgresql://user@host/name"
 # As many as there are threads that use them, see `_Threads` in `service/service.py`.
 CONNECTIONS = 16
@@ -173,7 +189,7 @@ class Database:
         self.url = _database_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _sqlite_engine(self.url, patience_s) if self.is_sqlite else _postgresql_engine(self.url)
-        self._turn = _Turn(patience_s) if self.is_sqlite else nullcontext()
+        self._turn = _WriteQueue(patience_s) if self.is_sqlite else nullcontext()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -196,7 +212,7 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Its URL without the password."""
+        """The URL of the database without the password."""
         return self.url.render_as_string(hide_password=True)
 
     def close(self) -> None:
@@ -204,7 +220,7 @@ class Database:
         self.engine.dispose()
 
 
-class _Turn:
+class _WriteQueue:
     """Lets one thread write at a time; by itself, SQLite makes the others poll."""
 
     def __init__(self, patience_s: float) -> None:
@@ -251,12 +267,12 @@ def open_database(url: str) -> Database:
 
 def _make_private(file: Path) -> None:
     """Create *file* if it is missing, and let only its owner read it, whatever the umask."""
-    opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if os.fstat(opened).st_uid == os.geteuid():
-            os.fchmod(opened, 0o600)
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            os.fchmod(descriptor, 0o600)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def _database_url(text: str) -> URL:
@@ -282,8 +298,9 @@ def _sqlite_engine(url: URL, patience_s: float) -> Engine:
     def prepare(connection: sqlite3.Connection, _: Any) -> None:
         # Otherwise the driver begins transactions by itself, and too late.
         connection.isolation_level = None
-        busy = f"busy_timeout = {int(patience_s * 1000)}"
-        for pragma in (busy, "journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
+        _use_write_ahead_log(connection, patience_s)
+        for pragma in ("synchronous = NORMAL", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")
@@ -293,6 +310,23 @@ def _sqlite_engine(url: URL, patience_s: float) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection, patience_s: float) -> None:
+    """Change to the mode in which readers and a writer do not wait for each other.
+
+    SQLite does not wait by itself if two connections change it at once: each holds what the other needs.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def _postgresql_engine(url: URL) -> Engine:

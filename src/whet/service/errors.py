@@ -66,7 +66,7 @@ def invalid_request(*details: tuple[str, str]) -> Refused:
 
 def invalid_values(errors: Sequence[Any], kind: type[BaseModel] | None = None) -> Refused:
     """Return the refusal for what pydantic found, in our words; *kind* is what the body should be."""
-    return invalid_request(*((_path(found["loc"]), _message(found, kind)) for found in errors))
+    return invalid_request(*((_path(mistake["loc"]), _message(mistake, kind)) for mistake in errors))
 
 
 # What a value must be, by pydantic's name of the mistake; in braces is what it says of it.
@@ -91,29 +91,31 @@ _patterns: dict[str, str] = {}
 
 
 def worded(pattern: str, words: str) -> str:
-    """Return *pattern*; whoever sends what it does not match is told that it must be *words*."""
+    """Return *pattern*; the error for what it does not match says that it must be *words*."""
     _patterns[pattern] = words
     return pattern
 
 
 def _message(found: Mapping[str, Any], kind: type[BaseModel] | None) -> str:
-    mistake, given = found["type"], found.get("input")
+    mistake, value = found["type"], found.get("input")
     context = dict(found.get("ctx") or {})
     if mistake == "missing":
         return "is missing"
     if mistake == "extra_forbidden":
-        known = _known_at(kind, found["loc"]) if kind else ()
-        hint = did_you_mean(str(found["loc"][-1]), known) or (f"known: {', '.join(known)}" if known else "leave it out")
+        fields = _known_at(kind, found["loc"]) if kind else ()
+        hint = did_you_mean(str(found["loc"][-1]), fields) or (
+            f"known: {', '.join(fields)}" if fields else "leave it out"
+        )
         return f"is not a known field; {hint}"
-    if mistake == "string_too_short" and not given:
+    if mistake == "string_too_short" and not value:
         return "must not be empty"
     if mistake in _MUST_HAVE:
         return f"must have {_MUST_HAVE[mistake].format(**context)}"
     if mistake in _MUST_BE:
         pattern = str(context.get("pattern"))
         words = _patterns.get(pattern, f"as the pattern {pattern} says")
-        wanted = _MUST_BE[mistake].format(**context, words=words).replace("'", '"')
-        return f"must be {wanted}, not {shown(given)}"
+        expectation = _MUST_BE[mistake].format(**context, words=words).replace("'", '"')
+        return f"must be {expectation}, not {shown(value)}"
     # A check of ours says it in its own words.
     return str(context["error"]) if mistake == "value_error" else f"is not valid: {found['msg']}"
 
@@ -136,7 +138,10 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 def _path(places: Sequence[str | int]) -> str:
     path = ""
     for place in places:
-        path += f"[{place}]" if isinstance(place, int) else f".{place}" if path else place
+        if isinstance(place, int):
+            path += f"[{place}]"
+        else:
+            path += f".{place}" if path else place
     return path.encode(errors="replace").decode()
 
 

@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -24,8 +23,8 @@ from starlette.types import Message
 
 from whet.reading.documents import DocumentError, unique_keys
 from whet.service.database import idempotency, now_us
-from whet.service.refusals import Refused, invalid_request, invalid_values, not_found
-from whet.service.service import Limits, Service, in_thread
+from whet.service.errors import Refused, invalid_request, invalid_values, not_found
+from whet.service.service import Service, ServiceLimits, in_thread
 
 JSON = "application/json"
 
@@ -78,8 +77,7 @@ NextCursor = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """The part of a list that a caller wants: at most `limit` rows, older than `before`."""
 
     limit: int
@@ -115,15 +113,15 @@ Paged = Annotated[Page, Depends(_page)]
 
 
 def _read_cursor(cursor: str) -> tuple[int, str]:
-    refused = invalid_request(("query.cursor", "must be a next_cursor of this service"))
+    refusal = invalid_request(("query.cursor", "must be a next_cursor of this service"))
     try:
         text = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode("ascii")
-        created, _, id_ = text.partition(".")
-        created_us = int(created)
+        time_text, _, id_ = text.partition(".")
+        created_us = int(time_text)
     except (UnicodeError, binascii.Error, ValueError):
-        raise refused from None
+        raise refusal from None
     if not 0 <= created_us <= _LATEST_US or len(id_) != _ID_LENGTH or not id_.isprintable():
-        raise refused
+        raise refusal
     return created_us, id_
 
 
@@ -141,21 +139,21 @@ _LEAST_BYTES_PER_S = 32 * 1024
 
 def limit_body(request: Request, most: int, timeout_s: float) -> None:
     """Refuse *request*, while it is read, after *most* bytes, or when the caller pauses or is too slow."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > most:
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > most:
         raise _too_large(most)
-    receive, seen, began = request.receive, 0, anyio.current_time()
+    receive, size, began = request.receive, 0, anyio.current_time()
 
     async def counted() -> Message:
-        nonlocal seen
-        late = began + timeout_s + seen / _LEAST_BYTES_PER_S
+        nonlocal size
+        late = began + timeout_s + size / _LEAST_BYTES_PER_S
         try:
             with anyio.fail_after(min(timeout_s, late - anyio.current_time())):
                 message = await receive()
         except TimeoutError:
             raise Refused(408, "the body did not arrive in time", headers={"connection": "close"}) from None
-        seen += len(message.get("body", b""))
-        if seen > most:
+        size += len(message.get("body", b""))
+        if size > most:
             raise _too_large(most)
         return message
 
@@ -176,7 +174,7 @@ async def read_body(request: Request, most: int, timeout_s: float) -> bytes:
         raise Refused(400, "the body ended early") from None
 
 
-async def read_json(request: Request, limits: Limits) -> tuple[bytes, Any]:
+async def read_json(request: Request, limits: ServiceLimits) -> tuple[bytes, Any]:
     """Return the body, and its JSON value."""
     if content_type(request) != JSON:
         raise Refused(415, f"the content type must be {JSON}")
@@ -263,7 +261,7 @@ class HasId(Protocol):
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The id of the item."""
 
 
 H = TypeVar("H", bound=HasId)
@@ -271,10 +269,10 @@ H = TypeVar("H", bound=HasId)
 
 def fingerprint(*parts: bytes) -> str:
     """Return a hash that tells whether two requests are the same."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
-        whole.update(len(part).to_bytes(8, "big") + part)
-    return whole.hexdigest()
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
 
 
 async def create_once(
@@ -292,10 +290,10 @@ async def create_once(
     key_hash = hashlib.sha256(key.encode()).hexdigest() if key is not None else None
 
     def work(connection: Connection) -> H:
-        known = _created_before(connection, organisation_id, key_hash, request) if key_hash is not None else None
-        if known is not None:
-            return get(connection, known)
-        created = create(connection)
+        former_id = _created_before(connection, organisation_id, key_hash, request) if key_hash is not None else None
+        if former_id is not None:
+            return get(connection, former_id)
+        resource = create(connection)
         if key_hash is not None:
             # In the same transaction, so that only one of two equal requests can succeed.
             connection.execute(
@@ -303,11 +301,11 @@ async def create_once(
                     organisation_id=organisation_id,
                     key_hash=key_hash,
                     fingerprint=request,
-                    resource_id=created.id,
+                    resource_id=resource.id,
                     created_us=now_us(),
                 )
             )
-        return created
+        return resource
 
     try:
         return await service.write(work)

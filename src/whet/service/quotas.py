@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from msgspec import Struct
 from sqlalchemy import Connection, func, select, update
 
 from whet.errors import UsageError
 from whet.reading.text import count
 from whet.service.database import Database, bundles, organisations, runs, suite_versions, suites
-from whet.service.refusals import Refused
+from whet.service.errors import Refused
 
 _MB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
+class Quota(Struct, frozen=True, kw_only=True):
     """The most that an organisation may keep; None is without a limit."""
 
     runs: int | None = None
     bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class StorageUse(Struct, frozen=True, kw_only=True):
     """What an organisation keeps, and what it may keep if that is not as for all others."""
 
     organisation: str
@@ -33,7 +31,7 @@ class Usage:
     own: Quota
 
 
-def _usages(connection: Connection, organisation_id: str | None) -> Iterator[Usage]:
+def _usages(connection: Connection, organisation_id: str | None) -> Iterator[StorageUse]:
     kept = select(runs.c.organisation_id, func.count().label("runs"), func.sum(runs.c.bytes).label("bytes"))
     kept = kept.where(runs.c.deleted_us.is_(None))
     skills = select(bundles.c.organisation_id, func.sum(bundles.c.size).label("bytes"))
@@ -64,7 +62,7 @@ def _usages(connection: Connection, organisation_id: str | None) -> Iterator[Usa
     if organisation_id is not None:
         query = query.where(organisations.c.id == organisation_id)
     for row in connection.execute(query):
-        yield Usage(
+        yield StorageUse(
             organisation=row.name,
             runs=row.runs or 0,
             bytes=sum(int(size or 0) for size in (row.run_bytes, row.skill_bytes, row.suite_bytes)),
@@ -77,30 +75,32 @@ def refuse_over_quota(
 ) -> None:
     """Refuse so much more if it is more than the organisation may keep; *allowed* is for those without a quota."""
     # On PostgreSQL, two requests at the same time must not both see the last free place.
-    connection.execute(select(organisations.c.id).where(organisations.c.id == organisation_id).with_for_update())
-    (used,) = _usages(connection, organisation_id)
-    most_runs = used.own.runs if used.own.runs is not None else allowed.runs
-    most_bytes = used.own.bytes if used.own.bytes is not None else allowed.bytes
-    if more_runs and most_runs is not None and used.runs + more_runs > most_runs:
-        kept = count(used.runs, "run")
+    # FOR NO KEY UPDATE: rows that refer to the organisation may be added meanwhile.
+    place = select(organisations.c.id).where(organisations.c.id == organisation_id).with_for_update(key_share=True)
+    connection.execute(place)
+    (usage,) = _usages(connection, organisation_id)
+    most_runs = usage.own.runs if usage.own.runs is not None else allowed.runs
+    most_bytes = usage.own.bytes if usage.own.bytes is not None else allowed.bytes
+    if more_runs and most_runs is not None and usage.runs + more_runs > most_runs:
+        amount = count(usage.runs, "run")
         raise Refused(
-            409, f"the organisation keeps {kept}, and its quota is {most_runs}: delete runs that you do not need"
+            409, f"the organisation keeps {amount}, and its quota is {most_runs}: delete runs that you do not need"
         )
     # A run says how large it is when it has ended, so one may start as long as anything is free.
-    if most_bytes is not None and (used.bytes + more_bytes > most_bytes or used.bytes >= most_bytes):
-        kept, room = (f"{size / _MB:,.1f} MB" for size in (used.bytes, most_bytes))
+    if most_bytes is not None and (usage.bytes + more_bytes > most_bytes or usage.bytes >= most_bytes):
+        amount, room = (f"{size / _MB:,.1f} MB" for size in (usage.bytes, most_bytes))
         more = f", {more_bytes / _MB:,.1f} MB more do not fit" if more_bytes else ""
-        said = f"the organisation keeps {kept} of runs, skills and suites, and its quota is {room}{more}"
-        raise Refused(409, f"{said}: delete what you do not need")
+        message = f"the organisation keeps {amount} of runs, skills and suites, and its quota is {room}{more}"
+        raise Refused(409, f"{message}: delete what you do not need")
 
 
-def list_usage(database: Database) -> list[Usage]:
+def list_usage(database: Database) -> list[StorageUse]:
     """Return what each organisation keeps, sorted by name."""
     with database.reading() as connection:
         return list(_usages(connection, None))
 
 
-def set_quota(database: Database, organisation: str, quota: Quota) -> Usage:
+def set_quota(database: Database, organisation: str, quota: Quota) -> StorageUse:
     """Give an organisation a quota of its own; None is what the server allows all."""
     with database.writing() as connection:
         id_ = connection.execute(select(organisations.c.id).where(organisations.c.name == organisation)).scalar()
@@ -108,5 +108,5 @@ def set_quota(database: Database, organisation: str, quota: Quota) -> Usage:
             raise UsageError(f'there is no organisation "{organisation}"', hint='"whet orgs list" shows them')
         values = {"quota_runs": quota.runs, "quota_bytes": quota.bytes}
         connection.execute(update(organisations).where(organisations.c.id == id_).values(**values))
-        (found,) = _usages(connection, str(id_))
-        return found
+        (usage,) = _usages(connection, str(id_))
+        return usage

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar, TypeVarTuple
@@ -19,17 +19,20 @@ from typing import Concatenate, ParamSpec, TypeVar, TypeVarTuple
 import anyio
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
+from msgspec import Struct, field
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from whet.errors import UsageError
-from whet.grade.judge_client import find_key, judge_settings
-from whet.ground.package_settings import Buckets, PackageLimits, PackageSettings
 from whet.model.request import Settings
+from whet.packages.settings import Buckets, PackageLimits, PackageSettings
+from whet.plan.judging import find_judge
 from whet.service.database import CONNECTIONS, STATUSES, Database
 from whet.service.quotas import Quota
-from whet.suites.eval_documents import Need
+from whet.suites.evals.documents import Need
+from whet.version import install_command
 
 log = logging.getLogger("whet.service")
 P = ParamSpec("P")
@@ -50,15 +53,14 @@ _UNPACKED = 8
 _BUNDLE_ENTRIES = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ServiceLimits(Struct, frozen=True, kw_only=True):
     """What callers may ask of one server."""
 
     requests_per_minute: int = 600
     max_body_bytes: int = 4 * MB
     max_bundle_bytes: int = 64 * MB
     # Of an agent or a verifier, whatever a suite asks for.
-    max_time_limit_s: int = 4 * 3600
+    max_time_limit_s: float = 4 * 3600
     max_waiting_runs: int = 200
     max_streams: int = 50
     # Wrong keys from one address, per minute.
@@ -68,8 +70,7 @@ class Limits:
     quota: Quota = field(default_factory=Quota)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class Retention(Struct, frozen=True, kw_only=True):
     """How long runs are kept after their end, and how many of each suite; None is without a limit."""
 
     days: int | None = None
@@ -146,8 +147,8 @@ class Rates:
         """Count one request of *name*."""
         now = self._clock()
         if len(self._left) >= _MOST_NAMES:
-            spent = {other: self._left[other] for other in self._left if self._left_now(other, now) < self._most}
-            self._left = spent if len(spent) < _MOST_NAMES else {}
+            balances = {caller: self._left[caller] for caller in self._left if self._left_now(caller, now) < self._most}
+            self._left = balances if len(balances) < _MOST_NAMES else {}
         self._left[name] = (max(0.0, self._left_now(name, now) - 1), now)
 
     def _left_now(self, name: str, now: float) -> float:
@@ -159,14 +160,14 @@ def find_lacking(
     settings: Settings, packages: PackageSettings, environ: Mapping[str, str], *, verifier_network: bool
 ) -> Mapping[Need, str]:
     """Return what suites may need and this server does not have, with the reason."""
-    found: dict[Need, str | None] = {
+    reasons: dict[Need, str | None] = {
         "agent": None if settings.runners else "this server has no runner, and the suite needs an agent",
         "judge": _no_judge(settings, environ),
         "r2": _no_bucket("r2", packages.buckets.get("r2", Buckets())),
         "s3": _no_bucket("s3", packages.buckets.get("s3", Buckets())),
         "network": None if verifier_network else _NO_NETWORK,
     }
-    return {need: reason for need, reason in found.items() if reason is not None}
+    return {need: reason for need, reason in reasons.items() if reason is not None}
 
 
 def reasons_against(needs: Iterable[str], lacking: Mapping[Need, str]) -> list[str]:
@@ -175,10 +176,8 @@ def reasons_against(needs: Iterable[str], lacking: Mapping[Need, str]) -> list[s
 
 
 def _no_judge(settings: Settings, environ: Mapping[str, str]) -> str | None:
-    judge = judge_settings(settings.judge)
     try:
-        find_key(judge, environ)
-        _ = judge.model_name
+        find_judge(settings, environ)
     except UsageError as error:
         return f"this server has no judge: {error.message}"
     return None
@@ -189,7 +188,7 @@ _NO_NETWORK = "this server gives verifiers no network: resource_hints.network mu
 
 def _no_bucket(scheme: str, buckets: Buckets) -> str | None:
     if find_spec("obstore") is None:
-        return f"this server does not read {scheme}:// packages: obstore is not installed (pip install 'whet[s3]')"
+        return f"this server does not read {scheme}:// packages: obstore is not installed ({install_command('s3')})"
     if scheme == "r2" and buckets.endpoint is None:
         return "this server does not read r2:// packages: packages.r2.endpoint is not set"
     if buckets.named_only and not buckets.allowed:
@@ -257,8 +256,7 @@ async def persistently(ask: Callable[[], Awaitable[T]]) -> T:
             await anyio.sleep(_PAUSE_S)
 
 
-@dataclass(slots=True, kw_only=True)
-class Service:
+class Service(Struct, kw_only=True, dict=True):
     """What all parts of one server share."""
 
     database: Database
@@ -272,7 +270,7 @@ class Service:
     on: str | None = None
     workers: int = 2
     packages: PackageSettings = field(default_factory=lambda: PackageSettings(allow_private_addresses=False))
-    limits: Limits = field(default_factory=Limits)
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
     retention: Retention = field(default_factory=Retention)
     # The service is not ready for runs if less than this is free.
     min_free_bytes: int = 500 * MB
@@ -280,17 +278,21 @@ class Service:
     run_memory_bytes: int = 4096 * MB
     metrics: Metrics = field(default_factory=Metrics)
     notices: Notices = field(default_factory=Notices)
-    rates: Rates = field(init=False)
-    failures: Rates = field(init=False)
     streams: collections.Counter[str] = field(default_factory=collections.Counter)
     # When the last use of each key was stored.
     key_uses: dict[str, float] = field(default_factory=dict)
     # Held while something changes both the file and the row of a skill.
     bundle_lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __post_init__(self) -> None:
-        self.rates = Rates(self.limits.requests_per_minute)
-        self.failures = Rates(self.limits.failures_per_minute)
+    @cached_property
+    def rates(self) -> Rates:
+        """The requests of each key."""
+        return Rates(self.limits.requests_per_minute)
+
+    @cached_property
+    def failures(self) -> Rates:
+        """The failed logins from each address."""
+        return Rates(self.limits.failures_per_minute)
 
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **named: P.kwargs) -> T:
         """Call *work* on a thread, with a connection that reads."""
@@ -333,9 +335,9 @@ class Service:
     def without_places(self, text: str) -> str:
         """Return what a run printed without the folders of this server, which are no business of callers."""
         inside = re.compile(rf"{re.escape(str(self.data_dir))}/runs/[0-9a-f-]{{36}}/")
-        hidden = {self.config_file.parent, self.data_dir, _PACKAGES, Path(sys.prefix)}
+        places = {self.config_file.parent, self.data_dir, _PACKAGES, Path(sys.prefix)}
         text = inside.sub("", text)
-        for place in sorted(map(str, hidden), key=len, reverse=True):
+        for place in sorted(map(str, places), key=len, reverse=True):
             text = text.replace(f"{place}/", "")
         return text
 

@@ -22,14 +22,15 @@ from sqlalchemy import text
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from whet.errors import UsageError
-from whet.ground.package_settings import package_settings
-from whet.ground.sandbox import require_sandbox
-from whet.plan.settings import load_settings
+from whet.packages.settings import package_settings
+from whet.plan.settings.load import load_settings
 from whet.reading.hosts import cluster_problem
+from whet.sandbox.contract import require_sandbox
 from whet.service.app import make_app
-from whet.service.bundles import clear_bundles, known_bundles
 from whet.service.database import Database, open_database
-from whet.service.service import Limits, Service, find_lacking
+from whet.service.service import Service, ServiceLimits, find_lacking
+from whet.service.store.skills import clear_bundles, known_bundles
+from whet.version import install_command
 
 log = logging.getLogger("whet.service")
 # Any constant will do. A server holds this lock of PostgreSQL.
@@ -47,7 +48,7 @@ def serve(
     database_url: str,
     data_dir: Path,
     config_file: Path | None,
-    limits: Limits,
+    limits: ServiceLimits,
     allow_private_addresses: bool,
     allow_verifier_network: bool,
     trusted_proxies: tuple[str, ...],
@@ -98,7 +99,7 @@ def _require_cluster(on: str | None) -> None:
     if problem := cluster_problem(on):
         raise UsageError(f"--on {on}: {problem}")
     if find_spec("ray") is None:
-        raise UsageError("--on needs Ray, which is not installed", hint="pip install 'whet[ray]'")
+        raise UsageError("--on needs Ray, which is not installed", hint=install_command("ray"))
 
 
 def _log_to_stderr() -> None:
@@ -114,11 +115,11 @@ def _log_to_stderr() -> None:
 def _warn_without_tls(host: str, trusted_proxies: tuple[str, ...]) -> None:
     """Warn if other machines can reach us: we speak no TLS, and keys are sent in a header."""
     try:
-        found = {ip_address(str(each[4][0]).partition("%")[0]) for each in socket.getaddrinfo(host, None)}
+        addresses = {ip_address(str(entry[4][0]).partition("%")[0]) for entry in socket.getaddrinfo(host, None)}
     except (OSError, ValueError):
         # Listening on it will fail, and say why.
         return
-    if trusted_proxies or all(address.is_loopback for address in found):
+    if trusted_proxies or all(address.is_loopback for address in addresses):
         return
     log.warning(
         "other machines can reach %s, and keys and results are sent without encryption: listen on 127.0.0.1 behind "
@@ -133,8 +134,8 @@ def _private_folder(data_dir: Path) -> Path:
     os.umask(0o077)
     data_dir.mkdir(parents=True, exist_ok=True)
     data_dir = data_dir.resolve()
-    found = data_dir.stat()
-    if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077:
+    status = data_dir.stat()
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
         data_dir.chmod(0o700)
         log.info("closed %s to other users, because it holds what agents wrote", data_dir)
     return data_dir
@@ -200,8 +201,8 @@ def _listen(address: tuple[str, int]) -> socket.socket:
 
 def _announce(listener: socket.socket, database: Database) -> None:
     host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    sys.stdout.write(f"whet answers on http://{shown}:{port} with {database.shown}\n")
+    host_text = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"whet answers on http://{host_text}:{port} with {database.shown}\n")
     sys.stdout.flush()
 
 

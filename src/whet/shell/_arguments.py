@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from functools import lru_cache
+from operator import attrgetter
 
-from whet.dataclass import dataclass
+from msgspec import Struct
 
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")
 _CLUSTER = re.compile(r"-[A-Za-z0-9]{2,32}")
 _LETTERS = re.compile(r"-[A-Za-z]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     """One way to read one word: the flags in it, and perhaps an option with a value here or in the next word."""
 
     flags: tuple[str, ...] = ()
@@ -24,8 +23,7 @@ class Role:
     takes_next: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
+class Arguments(Struct, frozen=True, kw_only=True):
     """The words of a command by what they may be; `pnpm --watch test` has a flag, an option and a positional."""
 
     positionals: tuple[str, ...]
@@ -48,8 +46,8 @@ def roles(word: str) -> tuple[Role, ...]:
     if word.startswith("--"):
         return (Role(option=name, values=(value,)),) if equals else (Role(flags=(word,)), _before_next(word))
     # `-name` of find and `-run` of go are one option each.
-    whole = (Role(option=name, values=(value,)),) if equals else (Role(flags=(word,)), _before_next(word))
-    return (*whole, *_cluster_roles(word)) if len(word) > len("-x") else whole
+    word_roles = (Role(option=name, values=(value,)),) if equals else (Role(flags=(word,)), _before_next(word))
+    return (*word_roles, *_cluster_roles(word)) if len(word) > len("-x") else word_roles
 
 
 def _before_next(name: str, flags: tuple[str, ...] = ()) -> Role:
@@ -59,23 +57,23 @@ def _before_next(name: str, flags: tuple[str, ...] = ()) -> Role:
 def _cluster_roles(word: str) -> tuple[Role, ...]:
     """`-p80` and `-it`: letters are flags up to the one that takes the rest, or the next word, as its value."""
     if not _CLUSTER.fullmatch(word):
-        rest = word[2:]
-        return (Role(option=word[:2], values=(rest, rest[1:]) if rest.startswith("=") else (rest,)),)
+        value = word[2:]
+        return (Role(option=word[:2], values=(value, value[1:]) if value.startswith("=") else (value,)),)
     flags = tuple(f"-{letter}" for letter in word[1:])
-    attached = tuple(Role(flags[:at], flags[at], (word[at + 2 :],)) for at in range(len(flags) - 1))
-    return (Role(flags=flags), _before_next(flags[-1], flags[:-1]), *attached)
+    value_roles = tuple(Role(flags[:at], flags[at], (word[at + 2 :],)) for at in range(len(flags) - 1))
+    return (Role(flags=flags), _before_next(flags[-1], flags[:-1]), *value_roles)
 
 
 @lru_cache(maxsize=16_384)
 def traces(words: tuple[str, ...]) -> frozenset[str]:
     """Return every text that a reading of *words* has as a positional, a name, a value or a flag."""
-    found = set(words)
+    words_and_options = set(words)
     for word in words:
         for role in roles(word):
-            found.update(role.flags, role.values)
+            words_and_options.update(role.flags, role.values)
             if role.option is not None:
-                found.add(role.option)
-    return frozenset(found)
+                words_and_options.add(role.option)
+    return frozenset(words_and_options)
 
 
 def read_arguments(words: tuple[str, ...]) -> Arguments:
@@ -143,8 +141,7 @@ def split_options(
     return names, tuple(operands)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleCommand:
+class SimpleCommand(Struct, frozen=True, kw_only=True):
     """One command of a line. Variables, globs and tildes are kept as written."""
 
     raw: str
@@ -155,9 +152,20 @@ class SimpleCommand:
     wrappers: tuple[str, ...] = ()
     depth: int = 0
     # The subshells that it runs in, see `followed`.
-    scope: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    scope: tuple[int, ...] = ()
     # The commands that carried this one (`sudo pnpm test` is also a `sudo`), outermost first.
-    carriers: tuple[SimpleCommand, ...] = field(default=(), repr=False, compare=False)
+    carriers: tuple[SimpleCommand, ...] = ()
+
+    # What it says, without where it was read: neither its scope nor its carriers.
+    def __eq__(self, other: object) -> bool:
+        return _says(self) == _says(other) if isinstance(other, SimpleCommand) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(_says(self))
+
+    def __repr__(self) -> str:
+        fields = zip(_SAID, _says(self), strict=True)
+        return f"SimpleCommand({', '.join(f'{name}={value!r}' for name, value in fields)})"
 
     @property
     def name(self) -> str:
@@ -166,10 +174,12 @@ class SimpleCommand:
 
     @property
     def arguments(self) -> Arguments:
-        """Its words as positionals, options and flags; a word with two readings appears in both."""
+        """The words of the command as positionals, options and flags; a word with two readings appears in both."""
         return read_arguments(self.words)
 
 
+_SAID = ("raw", "executable", "words", "env", "redirections", "wrappers", "depth")
+_says = attrgetter(*_SAID)
 _SIMPLE_ESCAPES = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
     "\\": "\\", "'": "'", '"': '"', "?": "?",
@@ -185,16 +195,16 @@ _LAST_CODE_POINT = 0x10FFFF
 
 def decode_ansi(text: str) -> str:
     """Return the value of `$'text'`."""
-    return _ESCAPE.sub(_decoded, text) if "\\" in text else text
+    return _ESCAPE.sub(_decode, text) if "\\" in text else text
 
 
-def _decoded(found: re.Match[str]) -> str:
-    if found["bytes"]:
-        codes = (int(pair[1], 16) if pair[1] else int(pair[2], 8) & 0xFF for pair in _BYTE.finditer(found["bytes"]))
+def _decode(match: re.Match[str]) -> str:
+    if match["bytes"]:
+        codes = (int(pair[1], 16) if pair[1] else int(pair[2], 8) & 0xFF for pair in _BYTE.finditer(match["bytes"]))
         return bytes(codes).decode("utf-8", "surrogateescape")
-    if digits := found["short"] or found["long"]:
+    if digits := match["short"] or match["long"]:
         code = int(digits, 16)
-        return chr(code) if code <= _LAST_CODE_POINT else found[0]
-    if found["control"]:
-        return chr(ord(found["control"]) & 0x1F)
-    return _SIMPLE_ESCAPES.get(found["simple"], found[0])
+        return chr(code) if code <= _LAST_CODE_POINT else match[0]
+    if match["control"]:
+        return chr(ord(match["control"]) & 0x1F)
+    return _SIMPLE_ESCAPES.get(match["simple"], match[0])

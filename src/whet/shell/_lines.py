@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
 
-from whet.dataclass import dataclass
-from whet.reading.shell_words import ASSIGNMENT, Nested, Scope, Unterminated, WordScanner
+from msgspec import Struct, field
+
+from whet.shell._words import ASSIGNMENT, NestedText, Scope, Unterminated, WordScanner
 
 # Each try takes one more quote literally; a text with more of them is read loosely, a long one sooner.
 _TRIES, _TRIES_IF_LONG = 8, 2
@@ -29,8 +29,7 @@ _HEADS = {"for": "do", "select": "do", "case": "in"}
 _SKIPPED = frozenset(("!", "{", "}", "if", "then", "else", "elif", "fi", "do", "done", "while", "until"))
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """A command that is being read; with `until`, the head of a loop or a case, which is not a command."""
 
     start: int
@@ -45,16 +44,14 @@ class Draft:
     scope: Scope = ()
 
 
-@dataclass(slots=True)
-class _Document:
+class _HereDocument(Struct):
     draft: Draft
     delimiter: str
     strips_tabs: bool
     expands: bool
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     """The state of one list of commands."""
 
     closer: str
@@ -79,10 +76,10 @@ class CommandScanner(WordScanner):
 
     def __init__(self, text: str, *, depth: int, literal: frozenset[int], careless: bool, scope: Scope = ()) -> None:
         super().__init__(text, depth=depth, literal=literal, careless=careless, scope=scope)
-        self.items: list[Draft | Nested] = []
-        self.awaited: list[_Document] = []
+        self.items: list[Draft | NestedText] = []
+        self.awaited: list[_HereDocument] = []
 
-    def found(self, nested: Nested) -> None:
+    def found(self, nested: NestedText) -> None:
         """Keeps *nested* in its place among the commands."""
         self.items.append(nested)
 
@@ -90,9 +87,9 @@ class CommandScanner(WordScanner):
         """Reads commands up to *closer* or to the end."""
         frame = _Frame(closer)
         while self.pos < self.end:
-            skipped = _BLANKS.match(self.text, self.pos) or _COMMENT.match(self.text, self.pos)
-            if skipped:
-                self.pos = skipped.end()
+            blank = _BLANKS.match(self.text, self.pos) or _COMMENT.match(self.text, self.pos)
+            if blank:
+                self.pos = blank.end()
             elif self.text[self.pos] == "\n":
                 frame.end_command()
                 self.pos += 1
@@ -117,18 +114,18 @@ class CommandScanner(WordScanner):
             self.items.insert(place, draft)
         return draft
 
-    def _redirect(self, frame: _Frame, found: re.Match[str]) -> None:
+    def _redirect(self, frame: _Frame, match: re.Match[str]) -> None:
         draft = self._begin(frame, self.pos, len(self.items))
-        self.pos = found.end()
+        self.pos = match.end()
         if blanks := _BLANKS.match(self.text, self.pos):
             self.pos = blanks.end()
         start = self.pos
         target = self.word()
-        draft.redirections.append(found[0] + target)
+        draft.redirections.append(match[0] + target)
         draft.finish = self.pos
-        if found["operator"] in ("<<", "<<-") and self.pos > start:
+        if match["operator"] in ("<<", "<<-") and self.pos > start:
             expands = not any(char in "'\"\\" for char in self.text[start : self.pos])
-            self.awaited.append(_Document(draft, target, found["operator"] == "<<-", expands))
+            self.awaited.append(_HereDocument(draft, target, match["operator"] == "<<-", expands))
 
     def _operate(self, frame: _Frame, operator: str) -> bool:
         """Return whether *operator* closes the list."""
@@ -218,20 +215,20 @@ class CommandScanner(WordScanner):
         return raw in _SKIPPED
 
     def _skip(self, pattern: re.Pattern[str]) -> bool:
-        found = pattern.match(self.text, self.pos)
-        if found:
-            self.pos = found.end()
-        return bool(found)
+        match = pattern.match(self.text, self.pos)
+        if match:
+            self.pos = match.end()
+        return bool(match)
 
     def _read_documents(self) -> None:
         for document in self.awaited:
             body = self._document(document)
             document.draft.documents.append(body)
             if document.expands:
-                self.items.append(Nested(body, self.depth + 1, is_document=True, scope=document.draft.scope))
+                self.items.append(NestedText(body, self.depth + 1, is_document=True, scope=document.draft.scope))
         self.awaited = []
 
-    def _document(self, document: _Document) -> str:
+    def _document(self, document: _HereDocument) -> str:
         start = self.pos
         while self.pos < self.end:
             line_start, newline = self.pos, self.text.find("\n", self.pos)
@@ -243,7 +240,7 @@ class CommandScanner(WordScanner):
         return self.text[start:]
 
 
-def scan(text: str, depth: int, *, is_document: bool = False, scope: Scope = ()) -> list[Draft | Nested]:
+def scan(text: str, depth: int, *, is_document: bool = False, scope: Scope = ()) -> list[Draft | NestedText]:
     """Return the commands of *text* and the texts inside it; a quote that nothing closes is an ordinary character."""
     literal: frozenset[int] = frozenset()
     tries = _TRIES if len(text) < _LONG else _TRIES_IF_LONG
@@ -261,8 +258,8 @@ def scan(text: str, depth: int, *, is_document: bool = False, scope: Scope = ())
     return _finished(text, scanner.items)
 
 
-def _finished(text: str, items: list[Draft | Nested]) -> list[Draft | Nested]:
+def _finished(text: str, items: list[Draft | NestedText]) -> list[Draft | NestedText]:
     for item in items:
         if isinstance(item, Draft):
             item.raw = text[item.start : item.finish]
-    return [item for item in items if isinstance(item, Nested) or item.words]
+    return [item for item in items if isinstance(item, NestedText) or item.words]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import field, replace
+from functools import cached_property
 from shlex import quote
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from whet.errors import UsageError
-from whet.reading.shell_simple import Role, SimpleCommand, is_positional, roles, traces
 from whet.reading.text import middle, printable
+from whet.shell._arguments import Role, SimpleCommand, is_positional, roles, traces
 
 Matcher = str | re.Pattern[str] | Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
+class Requirements(Struct, frozen=True, kw_only=True, dict=True):
     """The parts that must be there; with `is_strict`, nothing else."""
 
     executable: Matcher | None = None
@@ -25,12 +26,12 @@ class Requirements:
     flags: tuple[Matcher, ...] = ()
     end_of_options: bool | None = None
     is_strict: bool = False
-    # The texts that every command that matches has among its traces.
-    literals: frozenset[str] = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def literals(self) -> frozenset[str]:
+        """The texts that every command that matches has among its traces."""
         parts = (*self.positionals, *self.flags, *(part for option in self.options for part in option))
-        object.__setattr__(self, "literals", frozenset(part for part in parts if isinstance(part, str)))
+        return frozenset(part for part in parts if isinstance(part, str))
 
 
 def holds(matcher: Matcher, text: str) -> bool:
@@ -56,8 +57,8 @@ def checked_executable(matcher: Matcher) -> Matcher:
     if isinstance(matcher, str) and not matcher.strip():
         raise UsageError("an executable has a name", hint="command() matches any")
     if isinstance(matcher, str) and "/" not in matcher and len(words := matcher.split()) > 1:
-        asked = f"command({written(words[0])}){''.join(f'.arg({written(word)})' for word in words[1:])}"
-        raise UsageError(f"an executable is one word, not {matcher!r}: write {asked}, with .option() and .flag()")
+        call = f"command({written(words[0])}){''.join(f'.arg({written(word)})' for word in words[1:])}"
+        raise UsageError(f"an executable is one word, not {matcher!r}: write {call}, with .option() and .flag()")
     return checked(matcher, "an executable")
 
 
@@ -83,8 +84,8 @@ def written(matcher: Matcher) -> str:
 
 
 def _double_quoted(text: str) -> str:
-    shown = repr(text)
-    return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in shown else shown
+    literal = repr(text)
+    return f'"{literal[1:-1]}"' if literal[0] == "'" and '"' not in literal else literal
 
 
 # About half a second. Ordinary commands need a few dozen steps.
@@ -93,8 +94,7 @@ STEP_LIMIT = 500_000
 State = tuple[int, int]
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """The walk over the words of one command; each bit of a state's mask is one option or flag."""
 
     wanted: Requirements
@@ -141,69 +141,69 @@ class _Walk:
 
     def _pass_positional(self, state: State, word: str, onward: set[State]) -> None:
         self.steps += 1
-        found, mask = state
-        if found < len(self.wanted.positionals) and holds(self.wanted.positionals[found], word):
-            onward.add((found + 1, mask))
+        position, mask = state
+        if position < len(self.wanted.positionals) and holds(self.wanted.positionals[position], word):
+            onward.add((position + 1, mask))
         if not self.wanted.is_strict:
             onward.add(state)
 
     def _pass_role(self, state: State, role: Role, values: tuple[str, ...], onward: set[State]) -> None:
         self.steps += 1 + len(role.flags)
-        found = state[0]
+        position = state[0]
         masks = {state[1]}
         for flag in role.flags:
             masks = {mask | bit for mask in masks for bit in self._bits_of_flag(flag, mask)}
         for mask in masks:
             if role.option is None or (not self.wanted.is_strict and not role.takes_next):
-                onward.add((found, mask))
+                onward.add((position, mask))
             for place, (name, matcher) in enumerate(self.wanted.options):
                 is_free = role.option is not None and not mask & (1 << place) and holds(name, role.option)
                 if is_free and any(holds(matcher, value) for value in values):
-                    onward.add((found, mask | (1 << place)))
+                    onward.add((position, mask | (1 << place)))
 
     def _bits_of_flag(self, name: str, mask: int) -> Iterable[int]:
         """What may become of a flag: it is one of those that are still wanted or, unless strict, just there."""
         if not self.wanted.flags:
             return () if self.wanted.is_strict else (0,)
-        wanted = {
+        bits = {
             # The same flag asked for twice is met in one order only.
             flag: 1 << place
             for place, flag in reversed([*enumerate(self.wanted.flags, start=len(self.wanted.options))])
             if not mask & (1 << place) and holds(flag, name)
         }
-        return wanted.values() or (() if self.wanted.is_strict else (0,))
+        return bits.values() or (() if self.wanted.is_strict else (0,))
 
 
-def is_executable(wanted: Requirements, command: SimpleCommand) -> bool:
+def is_executable(requirements: Requirements, command: SimpleCommand) -> bool:
     """Return whether the executable is the wanted one, as written or without its folder."""
-    matcher = wanted.executable
+    matcher = requirements.executable
     return matcher is None or holds(matcher, command.executable) or holds(matcher, command.name)
 
 
 def _has_in_order(matchers: tuple[Matcher, ...], words: tuple[str, ...]) -> bool:
     """Whether the positionals are there; without options to compete for words the first that fits is as good as any."""
-    found, ended = 0, False
+    position, options_over = 0, False
     for word in words:
-        if found == len(matchers):
+        if position == len(matchers):
             break
-        if word == "--" and not ended:
-            ended = True
-        elif (ended or is_positional(word)) and holds(matchers[found], word):
-            found += 1
-    return found == len(matchers)
+        if word == "--" and not options_over:
+            options_over = True
+        elif (options_over or is_positional(word)) and holds(matchers[position], word):
+            position += 1
+    return position == len(matchers)
 
 
-def meets(wanted: Requirements, command: SimpleCommand) -> bool | None:
+def meets(requirements: Requirements, command: SimpleCommand) -> bool | None:
     """Return whether *command* matches; None if its words have too many readings."""
-    if not is_executable(wanted, command):
+    if not is_executable(requirements, command):
         return False
-    if not wanted.literals <= traces(command.words):
+    if not requirements.literals <= traces(command.words):
         return False
-    if wanted.end_of_options is not None and wanted.end_of_options != ("--" in command.words):
+    if requirements.end_of_options is not None and requirements.end_of_options != ("--" in command.words):
         return False
-    if not (wanted.is_strict or wanted.options or wanted.flags):
-        return _has_in_order(wanted.positionals, command.words)
-    return _Walk(wanted, command.words).found()
+    if not (requirements.is_strict or requirements.options or requirements.flags):
+        return _has_in_order(requirements.positionals, command.words)
+    return _Walk(requirements, command.words).found()
 
 
 _LONGEST_PART = 160
@@ -211,35 +211,38 @@ _MOST_COMMANDS = 8
 _MOST_CONSIDERED = 200
 
 
-def reading(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> list[str]:
+def reading(requirements: Requirements, commands: tuple[SimpleCommand, ...]) -> list[str]:
     """Return how a line with these commands was read, and which of them matches, or nearly does."""
     if not commands:
         return ["read as:  no command at all"]
-    nearest = _nearest(wanted, commands)
-    shown = sorted({nearest, *range(min(_MOST_COMMANDS, len(commands)))})
-    body = [part for index in shown for part in _described(index + 1, commands[index])]
-    left_out = len(commands) - len(shown)
+    nearest = _nearest(requirements, commands)
+    indexes = sorted({nearest, *range(min(_MOST_COMMANDS, len(commands)))})
+    body = [part for index in indexes for part in _describe(index + 1, commands[index])]
+    left_out = len(commands) - len(indexes)
     more = [f"  ... and {left_out} more"] if left_out else []
-    return ["read as:", *body, *more, _conclusion(wanted, commands, nearest)]
+    return ["read as:", *body, *more, _conclusion(requirements, commands, nearest)]
 
 
-def _nearest(wanted: Requirements, commands: tuple[SimpleCommand, ...]) -> int:
+def _nearest(requirements: Requirements, commands: tuple[SimpleCommand, ...]) -> int:
     """Return the number of the command that lacks least, of those with the right executable if there are any."""
-    right = [index for index, command in enumerate(commands) if is_executable(wanted, command)]
-    others = replace(wanted, executable=None)
-    considered = (right or range(len(commands)))[:_MOST_CONSIDERED]
-    return min(considered, key=lambda index: (not meets(wanted, commands[index]), len(lacks(others, commands[index]))))
+    right = [index for index, command in enumerate(commands) if is_executable(requirements, command)]
+    any_executable = replace(requirements, executable=None)
+    indexes = (right or range(len(commands)))[:_MOST_CONSIDERED]
+    return min(
+        indexes,
+        key=lambda index: (not meets(requirements, commands[index]), len(lacks(any_executable, commands[index]))),
+    )
 
 
-def _conclusion(wanted: Requirements, commands: tuple[SimpleCommand, ...], nearest: int) -> str:
+def _conclusion(requirements: Requirements, commands: tuple[SimpleCommand, ...], nearest: int) -> str:
     for index, command in enumerate(commands):
-        if meets(wanted, command):
+        if meets(requirements, command):
             return f"matches:  {index + 1}. {_part(quote(command.executable))}"
-    reasons = "; ".join(lacks(wanted, commands[nearest]))
+    reasons = "; ".join(lacks(requirements, commands[nearest]))
     return f"nearest:  {nearest + 1}. {_part(quote(commands[nearest].executable))}: {reasons}"
 
 
-def _described(number: int, command: SimpleCommand) -> list[str]:
+def _describe(number: int, command: SimpleCommand) -> list[str]:
     arguments = command.arguments
     options = (f"{name} {quote(value)}" for name, values in arguments.options.items() for value in values)
     parts = {
@@ -255,53 +258,53 @@ def _described(number: int, command: SimpleCommand) -> list[str]:
     return [f"  {number}. {printable(_part(quote(command.executable)))}", *lines]
 
 
-def lacks(wanted: Requirements, command: SimpleCommand) -> list[str]:
+def lacks(requirements: Requirements, command: SimpleCommand) -> list[str]:
     """Return what *command* lacks, each part checked by itself."""
-    if wanted.executable is not None and not is_executable(wanted, command):
-        return [f"its executable is not {written(wanted.executable)}"]
+    if requirements.executable is not None and not is_executable(requirements, command):
+        return [f"its executable is not {written(requirements.executable)}"]
     alone = Requirements()
     missing: list[str] = []
-    if wanted.positionals and not meets(replace(alone, positionals=wanted.positionals), command):
-        missing.append(_lacking_positionals(wanted, command))
+    if requirements.positionals and not meets(replace(alone, positionals=requirements.positionals), command):
+        missing.append(_lacking_positionals(requirements, command))
     missing += [
         _lacking_option(name, matcher, command)
-        for name, matcher in dict.fromkeys(wanted.options)
+        for name, matcher in dict.fromkeys(requirements.options)
         if not meets(replace(alone, options=((name, matcher),)), command)
     ]
     missing += [
         f"no flag {named(flag)}"
-        for flag in dict.fromkeys(wanted.flags)
+        for flag in dict.fromkeys(requirements.flags)
         if not meets(replace(alone, flags=(flag,)), command)
     ]
-    if wanted.end_of_options is not None and wanted.end_of_options != ("--" in command.words):
-        missing.append("no `--`" if wanted.end_of_options else "`--` was there")
-    return missing or [_lacking_together(wanted, command)]
+    if requirements.end_of_options is not None and requirements.end_of_options != ("--" in command.words):
+        missing.append("no `--`" if requirements.end_of_options else "`--` was there")
+    return missing or [_lacking_together(requirements, command)]
 
 
-def _lacking_together(wanted: Requirements, command: SimpleCommand) -> str:
-    if meets(wanted, command) is None:
+def _lacking_together(requirements: Requirements, command: SimpleCommand) -> str:
+    if meets(requirements, command) is None:
         return f"undecided: its words have too many readings (stopped after {STEP_LIMIT:,} steps)"
-    if meets(replace(wanted, is_strict=False), command):
+    if meets(replace(requirements, is_strict=False), command):
         return "strict: something else is there as well"
     return "every part is there, but no single reading has them all: one word would have to be two things"
 
 
-def _lacking_positionals(wanted: Requirements, command: SimpleCommand) -> str:
-    if len(wanted.positionals) == 1:
-        return f"no positional {written(wanted.positionals[0])}"
-    found = 0
-    while meets(Requirements(positionals=wanted.positionals[: found + 1]), command):
-        found += 1
-    before = f" after {', '.join(map(written, wanted.positionals[:found]))}" if found else ""
-    return f"no positional {written(wanted.positionals[found])}{before}"
+def _lacking_positionals(requirements: Requirements, command: SimpleCommand) -> str:
+    if len(requirements.positionals) == 1:
+        return f"no positional {written(requirements.positionals[0])}"
+    position = 0
+    while meets(Requirements(positionals=requirements.positionals[: position + 1]), command):
+        position += 1
+    before = f" after {', '.join(map(written, requirements.positionals[:position]))}" if position else ""
+    return f"no positional {written(requirements.positionals[position])}{before}"
 
 
 def _lacking_option(name: Matcher, matcher: Matcher, command: SimpleCommand) -> str:
-    found = {option: values for option, values in command.arguments.options.items() if holds(name, option)}
-    if not found:
+    options = {option: values for option, values in command.arguments.options.items() if holds(name, option)}
+    if not options:
         return f"no option {named(name)} with {written(matcher)}"
-    values = ", ".join(quote(value) for each in found.values() for value in each)
-    return f"option {', '.join(found)} is {_part(values)}, not {written(matcher)}"
+    values = ", ".join(quote(value) for option_values in options.values() for value in option_values)
+    return f"option {', '.join(options)} is {_part(values)}, not {written(matcher)}"
 
 
 def _part(text: str) -> str:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from whet.dataclass import dataclass
-from whet.reading.shell_simple import decode_ansi
+from msgspec import Struct
+
+from whet.shell._arguments import decode_ansi
 
 # Deeper nesting is read flat, because every level costs stack.
 MAX_DEPTH = 32
@@ -38,8 +39,7 @@ class Unterminated(Exception):
         self.position = position
 
 
-@dataclass(slots=True)
-class Nested:
+class NestedText(Struct):
     """Text inside the line that is read on its own: backquotes, or a here-document with expansions."""
 
     text: str
@@ -74,7 +74,7 @@ class WordScanner:
         """Reads commands up to *closer*."""
         raise NotImplementedError
 
-    def found(self, nested: Nested) -> None:
+    def found(self, nested: NestedText) -> None:
         """Takes note of text to be read on its own."""
         raise NotImplementedError
 
@@ -105,16 +105,16 @@ class WordScanner:
 
     def arithmetic(self) -> None:
         """Reads past the `))` that ends an arithmetic expression."""
-        opened = 0
+        depth = 0
         while self.pos < self.end:
             run = _IN_ARITHMETIC.match(self.text, self.pos)
             if run:
                 self.pos = run.end()
-            elif opened == 0 and self.text.startswith("))", self.pos):
+            elif depth == 0 and self.text.startswith("))", self.pos):
                 self.pos += 2
                 return
             elif self.text[self.pos] in "()":
-                opened = max(0, opened + (1 if self.text[self.pos] == "(" else -1))
+                depth = max(0, depth + (1 if self.text[self.pos] == "(" else -1))
                 self.pos += 1
             else:
                 self._quoted_part()
@@ -124,11 +124,11 @@ class WordScanner:
         if self.looks <= 0:
             return False
         self.looks -= 1
-        opened = 0
-        for found in _PARENTHESIS.finditer(self.text, position, min(self.end, position + _FURTHEST_LOOK)):
-            opened += 1 if found[0] == "(" else -1
-            if opened == 1 and found[0] == ")":
-                return self.text.startswith(")", found.end())
+        depth = 0
+        for parenthesis in _PARENTHESIS.finditer(self.text, position, min(self.end, position + _FURTHEST_LOOK)):
+            depth += 1 if parenthesis[0] == "(" else -1
+            if depth == 1 and parenthesis[0] == ")":
+                return self.text.startswith(")", parenthesis.end())
         return False
 
     def inner_scope(self, position: int) -> Scope:
@@ -161,7 +161,11 @@ class WordScanner:
                 return self._backquote()
             case "\\":
                 pair = self._take(2)
-                return "" if pair == "\\\n" else pair[1] if pair[1:] in ("$", "`", '"', "\\") else pair
+                if pair == "\\\n":
+                    return ""
+                if pair[1:] in ("$", "`", '"', "\\"):
+                    return pair[1]
+                return pair
         return self._take(1)
 
     def _single(self) -> str:
@@ -243,12 +247,12 @@ class WordScanner:
         raise Unterminated(start)
 
     def _backquote(self) -> str:
-        found = _BACKQUOTED.match(self.text, self.pos)
-        if not found:
+        match = _BACKQUOTED.match(self.text, self.pos)
+        if not match:
             return self._take(1)
-        inner = re.sub(r"\\([\\`$])", r"\1", found[1])
-        self.found(Nested(inner, self.depth + 1, scope=self.inner_scope(self.pos)))
-        return self._take(found.end() - found.start())
+        inner = re.sub(r"\\([\\`$])", r"\1", match[1])
+        self.found(NestedText(inner, self.depth + 1, scope=self.inner_scope(self.pos)))
+        return self._take(match.end() - match.start())
 
     def _is_array(self, start: int) -> bool:
         return self.level < MAX_DEPTH and bool(ASSIGNMENT.fullmatch(self.text, start, self.pos))

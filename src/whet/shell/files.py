@@ -8,15 +8,15 @@ import shlex
 from collections.abc import Iterator
 from functools import lru_cache
 
-from whet.dataclass import dataclass
-from whet.reading.shell_commands import followed, joined, read_command
-from whet.reading.shell_simple import SimpleCommand, split_options
+from msgspec import Struct
+
+from whet.shell._arguments import SimpleCommand, split_options
+from whet.shell.parse import followed, joined, read_command
 
 _MOST_REMEMBERED = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class CommandUse:
+class CommandUse(Struct, frozen=True):
     """One command of a line: the words that may be paths, the file that it runs, and the files that it writes.
 
     All are relative to the folder in which the line started, also after a `cd`.
@@ -53,20 +53,20 @@ _WRITES = re.compile(r"(?:\d+|&)?>>?\|?([^&>(].*)", re.DOTALL)
 @lru_cache(_MOST_REMEMBERED)
 def command_uses(line: str, folder: str = "") -> tuple[CommandUse, ...]:
     """Return what each command of *line* does with files; *folder* is where the line starts."""
-    return tuple(_use(command, here) for command, here in followed(read_command(line), folder))
+    return tuple(_use(command, place) for command, place in followed(read_command(line), folder))
 
 
 def _use(command: SimpleCommand, folder: str) -> CommandUse:
-    written = [found[1] for turn in command.redirections if (found := _WRITES.fullmatch(turn))]
+    paths = [match[1] for turn in command.redirections if (match := _WRITES.fullmatch(turn))]
     if command.name in _NO_USE:
         if command.name == "tee":
-            written += [word for word in command.words if not word.startswith("-")]
-        return CommandUse(written=tuple(joined(folder, path) for path in written))
+            paths += [word for word in command.words if not word.startswith("-")]
+        return CommandUse(written=tuple(joined(folder, path) for path in paths))
     script = _script((command.executable, *command.words))
     return CommandUse(
         named=tuple(joined(folder, path) for path in _paths(command)),
         ran=joined(folder, script) if script else None,
-        written=tuple(joined(folder, path) for path in written),
+        written=tuple(joined(folder, path) for path in paths),
     )
 
 
@@ -108,8 +108,7 @@ def _operands_of(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[index:]
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _ReadingProgram(Struct, frozen=True):
     """A program that shows files, and its options with a value: short ones by letters, long ones by names."""
 
     valued: str = ""
@@ -123,20 +122,20 @@ class _Reader:
 _LONG_SEARCH = ("--after-context", "--before-context", "--context", "--max-count", "--glob", "--type", "--type-not")
 _SEARCH = ("--regexp", "--file", "--include", "--exclude", "--exclude-dir", *_LONG_SEARCH)
 _PATTERN = frozenset(("-e", "-f", "--regexp", "--expression", "--file"))
-_GREP = _Reader("efABCmdD", _SEARCH, _PATTERN)
+_GREP = _ReadingProgram("efABCmdD", _SEARCH, _PATTERN)
 _RECURSIVE = frozenset(("-r", "-R", "--recursive"))
 _AWK = ("--field-separator", "--assign", "--file")
-_READERS: dict[str, _Reader] = {
-    **dict.fromkeys(("cat", "tac", "more", "batcat"), _Reader()),
-    "bat": _Reader("rlHm", ("--line-range", "--language", "--style", "--theme", "--highlight-line", "--color")),
-    "less": _Reader("pPtTxjDkoO"),
-    "nl": _Reader("bdfhilnsvw"),
-    "head": _Reader("nc", ("--lines", "--bytes")),
-    "tail": _Reader("ncs", ("--lines", "--bytes", "--sleep-interval", "--pid")),
-    "sed": _Reader("efl", ("--expression", "--file", "--line-length"), _PATTERN),
-    **dict.fromkeys(("awk", "gawk", "mawk"), _Reader("Fvf", _AWK, _PATTERN - {"-e"})),
+_READERS: dict[str, _ReadingProgram] = {
+    **dict.fromkeys(("cat", "tac", "more", "batcat"), _ReadingProgram()),
+    "bat": _ReadingProgram("rlHm", ("--line-range", "--language", "--style", "--theme", "--highlight-line", "--color")),
+    "less": _ReadingProgram("pPtTxjDkoO"),
+    "nl": _ReadingProgram("bdfhilnsvw"),
+    "head": _ReadingProgram("nc", ("--lines", "--bytes")),
+    "tail": _ReadingProgram("ncs", ("--lines", "--bytes", "--sleep-interval", "--pid")),
+    "sed": _ReadingProgram("efl", ("--expression", "--file", "--line-length"), _PATTERN),
+    **dict.fromkeys(("awk", "gawk", "mawk"), _ReadingProgram("Fvf", _AWK, _PATTERN - {"-e"})),
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _GREP),
-    "rg": _Reader("efABCmgtTMjEr", (*_SEARCH, "--replace", "--max-columns"), _PATTERN, searches=True),
+    "rg": _ReadingProgram("efABCmgtTMjEr", (*_SEARCH, "--replace", "--max-columns"), _PATTERN, searches=True),
 }
 # Most lines name none of these programs, and most of the others are one of them with plain words.
 _MAY_READ = re.compile(rf"\b(?:{'|'.join(_READERS)})\b")
@@ -147,28 +146,30 @@ _LONGEST_REMEMBERED = 400
 _FOUND_NOTHING = 1
 
 
-def shell_reads(line: str, exit_code: int | None = None) -> tuple[str, ...]:
-    """Return the files that a command line shows, each once; a single command that failed shows none."""
+def shell_reads(line: str, exit_code: int | None = None, cwd: str = "") -> tuple[str, ...]:
+    """Return the files that a command line shows in *cwd*, each once; a single command that failed shows none."""
     if not _MAY_READ.search(line):
         return ()
-    return _remembered(line, exit_code) if len(line) <= _LONGEST_REMEMBERED else tuple(_shown(line, exit_code))
+    is_short = len(line) <= _LONGEST_REMEMBERED
+    paths = _remembered(line, exit_code) if is_short else tuple(_paths_read(line, exit_code))
+    return tuple(joined(cwd, path) for path in paths) if cwd else paths
 
 
 @lru_cache(maxsize=1024)
 def _remembered(line: str, exit_code: int | None) -> tuple[str, ...]:
-    return tuple(_shown(line, exit_code))
+    return tuple(_paths_read(line, exit_code))
 
 
-def _shown(line: str, exit_code: int | None) -> Iterator[str]:
+def _paths_read(line: str, exit_code: int | None) -> Iterator[str]:
     commands = _commands(line)
     if len(commands) == 1 and exit_code and not (_searches(commands[0]) and exit_code == _FOUND_NOTHING):
         return
-    seen: set[str] = set()
+    paths: set[str] = set()
     for command, folder in followed(commands):
         for operand in _operands(command):
             path = joined(folder, operand)
-            if path not in seen and _is_path(path):
-                seen.add(path)
+            if path not in paths and _is_path(path):
+                paths.add(path)
                 yield path
 
 
@@ -186,8 +187,8 @@ def _searches(command: SimpleCommand) -> bool:
 
 def _is_path(path: str) -> bool:
     """Return whether it is clear which file is meant: a variable or home may only come first."""
-    front, _, rest = path.partition("/")
-    unclear = _NOT_A_PATH.search(path) or "$" in rest or (not rest and front.startswith(("$", "~")))
+    front, _, remainder = path.partition("/")
+    unclear = _NOT_A_PATH.search(path) or "$" in remainder or (not remainder and front.startswith(("$", "~")))
     return not unclear and not path.startswith("/dev/")
 
 

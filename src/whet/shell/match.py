@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from whet.dataclass import dataclass
-from whet.reading.shell_commands import read_command
-from whet.reading.shell_search import (
+from msgspec import Struct
+from msgspec.structs import replace
+
+from whet.reading.text import middle, printable
+from whet.shell._arguments import SimpleCommand, traces
+from whet.shell._search import (
     Matcher,
     Requirements,
     checked,
@@ -22,14 +24,12 @@ from whet.reading.shell_search import (
     reading,
     written,
 )
-from whet.reading.shell_simple import SimpleCommand, traces
-from whet.reading.text import middle, printable
+from whet.shell.parse import read_command
 
 _LONGEST_LINE = 400
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class CommandMatcher:
+class CommandMatcher(Struct, frozen=True):
     """Says what a command must look like. Every method gives a new matcher; the old one stays as it is."""
 
     _wanted: Requirements
@@ -40,13 +40,13 @@ class CommandMatcher:
 
     def args(self, *matchers: Matcher) -> CommandMatcher:
         """Also wants these positionals, in this order."""
-        added = tuple(checked(matcher, "a positional") for matcher in matchers)
-        return self._with(positionals=self._wanted.positionals + added)
+        positionals = tuple(checked(matcher, "a positional") for matcher in matchers)
+        return self._with(positionals=self._wanted.positionals + positionals)
 
     def option(self, name: Matcher, value: Matcher) -> CommandMatcher:
         """Also wants an option with this value; asked for twice, it must be there twice."""
-        added = (checked_name(name, "the name of an option"), checked(value, "the value of an option"))
-        return self._with(options=(*self._wanted.options, added))
+        option = (checked_name(name, "the name of an option"), checked(value, "the value of an option"))
+        return self._with(options=(*self._wanted.options, option))
 
     def flag(self, name: Matcher) -> CommandMatcher:
         """Also wants an option without a value."""
@@ -70,14 +70,14 @@ class CommandMatcher:
         return "\n".join((*head, *reading_of(self, line)))
 
     def __repr__(self) -> str:
-        wanted = self._wanted
-        text = f"command({'' if wanted.executable is None else written(wanted.executable)})"
-        text += "".join(f".arg({written(matcher)})" for matcher in wanted.positionals)
-        text += "".join(f".option({written(name)}, {written(matcher)})" for name, matcher in wanted.options)
-        text += "".join(f".flag({written(name)})" for name in wanted.flags)
-        if wanted.end_of_options is not None:
-            text += f".end_of_options({'' if wanted.end_of_options else 'False'})"
-        return text + (".strict()" if wanted.is_strict else "")
+        requirements = self._wanted
+        text = f"command({'' if requirements.executable is None else written(requirements.executable)})"
+        text += "".join(f".arg({written(matcher)})" for matcher in requirements.positionals)
+        text += "".join(f".option({written(name)}, {written(matcher)})" for name, matcher in requirements.options)
+        text += "".join(f".flag({written(name)})" for name in requirements.flags)
+        if requirements.end_of_options is not None:
+            text += f".end_of_options({'' if requirements.end_of_options else 'False'})"
+        return text + (".strict()" if requirements.is_strict else "")
 
     def _with(self, **changes: Any) -> CommandMatcher:
         return CommandMatcher(replace(self._wanted, **changes))
@@ -85,8 +85,8 @@ class CommandMatcher:
 
 def command(executable: Matcher | None = None) -> CommandMatcher:
     """Return a matcher for commands with this executable; a name without a folder matches in any folder."""
-    wanted = None if executable is None else checked_executable(executable)
-    return CommandMatcher(Requirements(executable=wanted))
+    matcher = None if executable is None else checked_executable(executable)
+    return CommandMatcher(Requirements(executable=matcher))
 
 
 def requirements_of(matcher: CommandMatcher) -> Requirements:
@@ -101,13 +101,13 @@ def reading_of(matcher: CommandMatcher, line: str) -> list[str]:
 
 def candidates(line: str) -> Iterator[SimpleCommand]:
     """Yield every command that *line* ran, with the wrappers that carried them."""
-    carried: set[int] = set()
-    for found in read_command(line):
-        for carrier in found.carriers:
-            if id(carrier) not in carried:
-                carried.add(id(carrier))
+    carriers: set[int] = set()
+    for command in read_command(line):
+        for carrier in command.carriers:
+            if id(carrier) not in carriers:
+                carriers.add(id(carrier))
                 yield carrier
-        yield found
+        yield command
 
 
 _MOST_LOOKED_AT = 200
@@ -131,33 +131,33 @@ class CommandIndex:
 
     def matching(self, matcher: CommandMatcher) -> tuple[int, ...]:
         """Return the numbers of the lines that *matcher* matches, in order, from 0."""
-        wanted = requirements_of(matcher)
-        if wanted not in self._answers:
-            lines = {line for command, line in self._worth_a_look(wanted) if meets(wanted, command)}
-            self._answers[wanted] = tuple(sorted(number for line in lines for number in self._places[line]))
-        return self._answers[wanted]
+        requirements = requirements_of(matcher)
+        if requirements not in self._answers:
+            lines = {line for command, line in self._worth_a_look(requirements) if meets(requirements, command)}
+            self._answers[requirements] = tuple(sorted(number for line in lines for number in self._places[line]))
+        return self._answers[requirements]
 
     def nearest(self, matcher: CommandMatcher) -> int | None:
         """Return the number of the first line with the nearest command, if any has the executable or one like it."""
-        wanted = requirements_of(matcher)
+        requirements = requirements_of(matcher)
         groups = self._by_executable.values()
-        right = [entry for entries in groups if is_executable(wanted, entries[0][0]) for entry in entries]
-        considered = (right or self._of_similar_executable(wanted))[:_MOST_LOOKED_AT]
+        right = [entry for entries in groups if is_executable(requirements, entries[0][0]) for entry in entries]
+        considered = (right or self._of_similar_executable(requirements))[:_MOST_LOOKED_AT]
         if not considered:
             return None
-        _, line = min(considered, key=lambda entry: len(lacks(replace(wanted, executable=None), entry[0])))
+        _, line = min(considered, key=lambda entry: len(lacks(replace(requirements, executable=None), entry[0])))
         return self._places[line][0]
 
-    def _of_similar_executable(self, wanted: Requirements) -> list[tuple[SimpleCommand, str]]:
-        if not isinstance(wanted.executable, str):
+    def _of_similar_executable(self, requirements: Requirements) -> list[tuple[SimpleCommand, str]]:
+        if not isinstance(requirements.executable, str):
             return []
         names = {entries[0][0].name: entries for entries in self._by_executable.values()}
-        close = get_close_matches(wanted.executable.rsplit("/", 1)[-1], names, n=1)
+        close = get_close_matches(requirements.executable.rsplit("/", 1)[-1], names, n=1)
         return names[close[0]] if close else []
 
-    def _worth_a_look(self, wanted: Requirements) -> Iterator[tuple[SimpleCommand, str]]:
+    def _worth_a_look(self, requirements: Requirements) -> Iterator[tuple[SimpleCommand, str]]:
         for executable, entries in self._by_executable.items():
-            if is_executable(wanted, entries[0][0]):
+            if is_executable(requirements, entries[0][0]):
                 # The rarest text that is asked for decides where to look.
-                choices = [self._by_trace.get((executable, literal), []) for literal in wanted.literals]
+                choices = [self._by_trace.get((executable, literal), []) for literal in requirements.literals]
                 yield from min(choices, key=len, default=entries)

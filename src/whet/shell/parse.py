@@ -6,14 +6,15 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from whet.dataclass import dataclass
-from whet.reading.shell_lines import Draft, scan
-from whet.reading.shell_simple import SimpleCommand, split_options
-from whet.reading.shell_words import MAX_DEPTH, Scope
+from msgspec import Struct
+from msgspec.structs import replace
+
+from whet.shell._arguments import SimpleCommand, split_options
+from whet.shell._lines import Draft, scan
+from whet.shell._words import MAX_DEPTH, Scope
 
 # More than the commands of a long session; one entry is about as large as its line.
 _REMEMBERED = 16_384
@@ -24,7 +25,7 @@ _NESTED_FREE = 20_000
 _NESTED_SHARE = 3
 
 
-class _Budget:
+class _CommandBudget:
     """How much nested text may still be read: nested substitutions and scripts double at every level."""
 
     def __init__(self, line: str) -> None:
@@ -40,8 +41,7 @@ class _Budget:
         return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Carried:
+class _Payload(Struct, frozen=True, kw_only=True):
     """What a wrapper runs: further words, or a script to be read."""
 
     label: str
@@ -50,11 +50,10 @@ class _Carried:
     env: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Surroundings:
+class _Surroundings(Struct, frozen=True):
     """What the commands of a script get from their shell."""
 
-    budget: _Budget
+    budget: _CommandBudget
     env: tuple[tuple[str, str], ...] = ()
     wrappers: tuple[str, ...] = ()
     carriers: tuple[SimpleCommand, ...] = ()
@@ -74,7 +73,7 @@ def _remembered(line: str) -> tuple[SimpleCommand, ...]:
 
 
 def _read_line(line: str) -> tuple[SimpleCommand, ...]:
-    return tuple(_read(line, 0, _Surroundings(_Budget(line))))
+    return tuple(_read(line, 0, _Surroundings(_CommandBudget(line))))
 
 
 def _read(
@@ -82,12 +81,12 @@ def _read(
 ) -> Iterator[SimpleCommand]:
     for item in scan(text, depth, is_document=is_document, scope=scope):
         if isinstance(item, Draft):
-            yield from _unwrapped(item, around)
+            yield from _unwrap_all(item, around)
         elif item.depth <= MAX_DEPTH and around.budget.allows(item.text):
             yield from _read(item.text, item.depth, around, is_document=item.is_document, scope=item.scope)
 
 
-def _unwrapped(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
+def _unwrap_all(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
     """Yield the command of *draft* without its wrappers, or those of the script that it carries."""
     command = SimpleCommand(
         raw=draft.raw,
@@ -101,39 +100,39 @@ def _unwrapped(draft: Draft, around: _Surroundings) -> Iterator[SimpleCommand]:
         carriers=around.carriers,
     )
     for _ in range(_MOST_WRAPPERS):
-        carried = _unwrap(command.name, (command.executable, *command.words))
-        if carried is None:
+        payload = _unwrap(command.name, (command.executable, *command.words))
+        if payload is None:
             break
-        if carried.script is not None:
-            yield from _script(command, carried, around.budget, draft.start) or (command,)
+        if payload.script is not None:
+            yield from _script(command, payload, around.budget, draft.start) or (command,)
             return
         command = replace(
             command,
-            executable=carried.words[0],
-            words=carried.words[1:],
-            env=command.env + carried.env,
-            wrappers=(*command.wrappers, carried.label),
+            executable=payload.words[0],
+            words=payload.words[1:],
+            env=command.env + payload.env,
+            wrappers=(*command.wrappers, payload.label),
             carriers=(*command.carriers, command),
         )
     if draft.documents and _reads_input(command.name, (command.executable, *command.words)):
-        carried = _Carried(label=command.executable, script=draft.documents[-1])
-        yield from _script(command, carried, around.budget, draft.start) or (command,)
+        payload = _Payload(label=command.executable, script=draft.documents[-1])
+        yield from _script(command, payload, around.budget, draft.start) or (command,)
         return
     yield command
 
 
-def _script(command: SimpleCommand, carried: _Carried, budget: _Budget, start: int) -> tuple[SimpleCommand, ...]:
+def _script(command: SimpleCommand, payload: _Payload, budget: _CommandBudget, start: int) -> tuple[SimpleCommand, ...]:
     """Return the commands of a script; none if it is empty, too deep or too long."""
-    if command.depth >= MAX_DEPTH or carried.script is None or not budget.allows(carried.script):
+    if command.depth >= MAX_DEPTH or payload.script is None or not budget.allows(payload.script):
         return ()
     # The shell itself is not a carrier: many agents wrap every line in one.
-    around = _Surroundings(budget, command.env, (*command.wrappers, carried.label), command.carriers)
+    around = _Surroundings(budget, command.env, (*command.wrappers, payload.label), command.carriers)
     # Only `eval` runs its script in the current shell.
     scope = command.scope if command.name == "eval" else (*command.scope, start)
-    return tuple(_read(carried.script, command.depth + 1, around, scope=scope))
+    return tuple(_read(payload.script, command.depth + 1, around, scope=scope))
 
 
-class _Place(NamedTuple):
+class _ShellFolder(NamedTuple):
     """The folder of a shell, and the one before, to which `cd -` goes back."""
 
     folder: str
@@ -142,48 +141,47 @@ class _Place(NamedTuple):
 
 def followed(commands: Iterable[SimpleCommand], folder: str = "") -> Iterator[tuple[SimpleCommand, str]]:
     """Yield each command with the folder that it runs in; a `cd` in a subshell counts there only."""
-    places: dict[Scope, _Place] = {(): _Place(folder, folder)}
+    places: dict[Scope, _ShellFolder] = {(): _ShellFolder(folder, folder)}
     for command in commands:
         scope = command.scope
         while scope not in places:
             scope = scope[:-1]
-        here = places[scope]
-        yield command, here.folder
-        places[command.scope] = _moved(command, here)
+        place = places[scope]
+        yield command, place.folder
+        places[command.scope] = _moved(command, place)
 
 
 def folder_after(commands: Iterable[SimpleCommand], folder: str = "") -> str:
     """Return the folder of the shell after all of *commands*."""
     last = SimpleCommand(raw="pwd", executable="pwd")
-    *_, (_, here) = followed((*commands, last), folder)
-    return here
+    *_, (_, last_folder) = followed((*commands, last), folder)
+    return last_folder
 
 
 def joined(folder: str, path: str) -> str:
     """Return *path* as seen from *folder*; one that begins with a home or a variable stays as it is."""
     if not folder or path.startswith(("/", "~", "$")):
         return path
-    whole = posixpath.join(folder, path)
-    front, _, rest = whole.partition("/") if whole.startswith(("~", "$")) else ("", "", whole)
-    settled = posixpath.normpath(rest) if rest else ""
-    if front and (not rest or settled.startswith("..")):
-        return whole
-    inside = f"{front}/{settled}" if settled != "." else front
-    return inside if front else settled
+    full_path = posixpath.join(folder, path)
+    front, _, remainder = full_path.partition("/") if full_path.startswith(("~", "$")) else ("", "", full_path)
+    normal_path = posixpath.normpath(remainder) if remainder else ""
+    if front and (not remainder or normal_path.startswith("..")):
+        return full_path
+    inside = f"{front}/{normal_path}" if normal_path != "." else front
+    return inside if front else normal_path
 
 
-def _moved(command: SimpleCommand, here: _Place) -> _Place:
+def _moved(command: SimpleCommand, here: _ShellFolder) -> _ShellFolder:
     """Return the folder of the shell after *command*."""
     if command.name == "popd":
-        return _Place(here.before, here.folder)
+        return _ShellFolder(here.before, here.folder)
     if command.name not in ("cd", "pushd"):
         return here
     target = next((word for word in command.words if word == "-" or not word.startswith("-")), "~")
-    return _Place(here.before if target == "-" else joined(here.folder, target), here.folder)
+    return _ShellFolder(here.before if target == "-" else joined(here.folder, target), here.folder)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wrapper:
+class _Wrapper(Struct, frozen=True):
     """How to separate the words of a wrapper from those that it runs."""
 
     # The options with a value: short ones by their letters, long ones by their names.
@@ -221,12 +219,12 @@ _FISH_VALUED = "CDdfop"
 _SPLIT = re.compile(r"(?:-[0iv]*S|--split-string(?:=|$))(.*)", re.DOTALL)
 
 
-def _unwrap(name: str, words: tuple[str, ...]) -> _Carried | None:
+def _unwrap(name: str, words: tuple[str, ...]) -> _Payload | None:
     """Return what the command *name* with these *words* (its executable first) carries; None if it carries nothing."""
     if name in SHELLS:
         return _unwrap_fish(words) if name == "fish" else _unwrap_shell(words)
     if name == "eval":
-        return _Carried(label=words[0], script=" ".join(words[1:])) if len(words) > 1 else None
+        return _Payload(label=words[0], script=" ".join(words[1:])) if len(words) > 1 else None
     wrapper = _PREFIXES.get(name)
     if wrapper is None:
         return None
@@ -241,7 +239,7 @@ def _reads_input(name: str, words: tuple[str, ...]) -> bool:
     return index >= len(words) or any(word == "-s" for word in words[1:index])
 
 
-def _unwrap_prefix(words: tuple[str, ...], wrapper: _Wrapper) -> _Carried | None:
+def _unwrap_prefix(words: tuple[str, ...], wrapper: _Wrapper) -> _Payload | None:
     options, operands = split_options(words[1:], wrapper.valued, wrapper.valued_long, mixed=False)
     if options & (wrapper.stops | _STOPS_LONG):
         return None
@@ -251,10 +249,10 @@ def _unwrap_prefix(words: tuple[str, ...], wrapper: _Wrapper) -> _Carried | None
         name, _, value = operands[0].partition("=")
         env.append((name, value))
         operands = operands[1:]
-    rest = operands[wrapper.operands :]
-    if not rest:
+    inner_words = operands[wrapper.operands :]
+    if not inner_words:
         return None
-    return _Carried(label=" ".join((*label, *operands[: wrapper.operands])), words=rest, env=tuple(env))
+    return _Payload(label=" ".join((*label, *operands[: wrapper.operands])), words=inner_words, env=tuple(env))
 
 
 def _split_env(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -262,9 +260,9 @@ def _split_env(words: tuple[str, ...]) -> tuple[str, ...]:
     for index, word in enumerate(words[1:], start=1):
         if not word.startswith("-"):
             break
-        if found := _SPLIT.fullmatch(word):
-            attached = bool(found[1]) or word.endswith("=")
-            string, after = (found[1], index + 1) if attached else ("".join(words[index + 1 : index + 2]), index + 2)
+        if match := _SPLIT.fullmatch(word):
+            is_attached = bool(match[1]) or word.endswith("=")
+            string, after = (match[1], index + 1) if is_attached else ("".join(words[index + 1 : index + 2]), index + 2)
             return (*words[:index], *_split(string), *words[after:])
     return words
 
@@ -276,12 +274,12 @@ def _split(text: str) -> list[str]:
         return text.split()
 
 
-def _unwrap_shell(words: tuple[str, ...]) -> _Carried | None:
+def _unwrap_shell(words: tuple[str, ...]) -> _Payload | None:
     index, has_script = _shell_options(words)
     if not has_script or index >= len(words):
         return None
     label = tuple(word for word in words[:index] if word != "--")
-    return _Carried(label=" ".join(label), script=words[index])
+    return _Payload(label=" ".join(label), script=words[index])
 
 
 def _shell_options(words: tuple[str, ...]) -> tuple[int, bool]:
@@ -300,17 +298,22 @@ def _shell_options(words: tuple[str, ...]) -> tuple[int, bool]:
     return index, has_script
 
 
-def _unwrap_fish(words: tuple[str, ...]) -> _Carried | None:
+def _unwrap_fish(words: tuple[str, ...]) -> _Payload | None:
     index = 1
     while index < len(words) and words[index].startswith("-") and words[index] != "--":
         word = words[index]
         index += 1
         if word.startswith("--command="):
-            return _Carried(label=f"{words[0]} --command", script=word.partition("=")[2])
-        place = len(word) if word == "--command" else word.find("c") if not word.startswith("--") else -1
+            return _Payload(label=f"{words[0]} --command", script=word.partition("=")[2])
+        if word == "--command":
+            place = len(word)
+        elif not word.startswith("--"):
+            place = word.find("c")
+        else:
+            place = -1
         if place < 0:
             index += word[1:] in tuple(_FISH_VALUED)
             continue
         script = word[place + 1 :] or "".join(words[index : index + 1])
-        return _Carried(label=" ".join((*words[: index - 1], word[: place + 1])), script=script) if script else None
+        return _Payload(label=" ".join((*words[: index - 1], word[: place + 1])), script=script) if script else None
     return None

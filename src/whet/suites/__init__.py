@@ -1,1 +1,1 @@
-"""Suites: every way of writing one becomes a `Suite`."""
+"""Load suites: every way of writing one becomes a `Suite`."""

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import Problem, SuiteError, UnknownName, UsageError
-from whet.model.benchmark import (
+from whet.model.callable import (
     COMPARISONS,
     DEFAULT_MAX_LATENCY_MS,
     EVALUATORS,
@@ -26,11 +27,11 @@ from whet.model.benchmark import (
 )
 from whet.model.run import folder_name, id_problem
 from whet.model.suite import Case, Check, Limits, Suite
-from whet.reading.document_files import SUFFIXES, read_checked, read_plain
 from whet.reading.documents import DocumentError
 from whet.reading.fields import Fields, Findings
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import did_you_mean, shown
+from whet.reading.yaml import SUFFIXES, read_checked, read_plain
 
 _USUAL_TIMEOUT_S = 30.0
 _TASK = ("id", "description", "inputData", "expectedOutput", "evaluator", "timeoutMs", "tags", "weight")
@@ -54,15 +55,15 @@ _TAKES_VALUE: tuple[EvaluatorKind, ...] = ("exact", "llm_judge", "custom")
 def read_task(fields: Fields, default: EvaluatorKind | None) -> BenchmarkTask:
     """Read one task; its problems are noted in *fields*."""
     fields.warn_of_unknown(_TASK)
-    expected, evaluator = fields.table("expectedOutput", required=True), fields.table("evaluator")
-    expected.warn_of_unknown(_EXPECTED)
+    expectation, evaluator = fields.table("expectedOutput", required=True), fields.table("evaluator")
+    expectation.warn_of_unknown(_EXPECTED)
     evaluator.warn_of_unknown(_EVALUATOR)
-    kind = _kind(expected, evaluator, default)
+    kind = _kind(expectation, evaluator, default)
     return BenchmarkTask(
         id=fields.checked("id", fields.text("id", required=True), id_problem) or "",
         description=fields.text("description", empty=True) or "",
         input=fields.table("inputData", required=True).values,
-        expected=_expected(expected, evaluator, kind),
+        expected=_read_expectation(expectation, evaluator, kind),
         evaluator=_evaluator(evaluator, kind),
         timeout_ms=fields.number("timeoutMs", above=0),
         tags=tuple(dict.fromkeys(fields.texts("tags"))),
@@ -72,22 +73,24 @@ def read_task(fields: Fields, default: EvaluatorKind | None) -> BenchmarkTask:
 
 def _kind(expected: Fields, evaluator: Fields, default: EvaluatorKind | None) -> EvaluatorKind:
     """Return the evaluator that the task names in one place or in both; two different names are a problem."""
-    wanted, named = _named(expected), _named(evaluator)
-    if wanted and named and wanted != named:
-        evaluator.problem("type", f'is "{named}", but expectedOutput.type is "{wanted}"', "make them the same")
-    found = named or wanted or default
-    if found is None and not expected.values.get("type") and not evaluator.values.get("type"):
+    expected_kind, evaluator_kind = _kind_in(expected), _kind_in(evaluator)
+    if expected_kind and evaluator_kind and expected_kind != evaluator_kind:
+        evaluator.problem(
+            "type", f'is "{evaluator_kind}", but expectedOutput.type is "{expected_kind}"', "make them the same"
+        )
+    kind = evaluator_kind or expected_kind or default
+    if kind is None and not expected.values.get("type") and not evaluator.values.get("type"):
         evaluator.problem("type", "is missing, and expectedOutput.type too", f"one of {', '.join(EVALUATORS)}")
-    return found or "exact"
+    return kind or "exact"
 
 
-def _named(fields: Fields) -> EvaluatorKind | None:
+def _kind_in(fields: Fields) -> EvaluatorKind | None:
     names: dict[str, EvaluatorKind] = {kind: kind for kind in EVALUATORS} | ALIASES
     value = fields.choice("type", tuple(names))
     return None if value is None else names[value]
 
 
-def _expected(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> Expected:
+def _read_expectation(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> Expected:
     _check_subject(fields, evaluator, kind)
     patterns = fields.texts("patterns", blank=True, required=kind == "regex")
     for index, pattern in enumerate(patterns):
@@ -115,14 +118,16 @@ def _check_subject(fields: Fields, evaluator: Fields, kind: EvaluatorKind) -> No
     if kind in {"exact", "json_schema"} and _SUBJECT[kind] not in fields.values:
         fields.problem(_SUBJECT[kind], f"is missing, and {kind} looks at nothing else")
     if kind == "custom":
-        here, there = fields.values.get("customScorerPath"), evaluator.values.get("customScorerPath")
-        if here is None and there is None:
+        expected_path, evaluator_path = fields.values.get("customScorerPath"), evaluator.values.get("customScorerPath")
+        if expected_path is None and evaluator_path is None:
             fields.problem("customScorerPath", "is missing")
-        elif here is not None and there is not None and here != there:
-            evaluator.problem("customScorerPath", f"is {shown(there)}, but in expectedOutput it is {shown(here)}")
-    for other, subject in _SUBJECT.items():
-        ignored = subject in fields.values and subject != _SUBJECT[kind]
-        if ignored and not (other == "exact" and kind in _TAKES_VALUE):
+        elif expected_path is not None and evaluator_path is not None and expected_path != evaluator_path:
+            evaluator.problem(
+                "customScorerPath", f"is {shown(evaluator_path)}, but in expectedOutput it is {shown(expected_path)}"
+            )
+    for evaluator_kind, subject in _SUBJECT.items():
+        is_ignored = subject in fields.values and subject != _SUBJECT[kind]
+        if is_ignored and not (evaluator_kind == "exact" and kind in _TAKES_VALUE):
             fields.warn(subject, f"is not used by {kind}")
 
 
@@ -147,8 +152,7 @@ _HEAD = {"id": "custom", "version": "0.0.0", "domain": "custom", "scoringMethod"
 _KNOWN = ("id", "name", "version", "domain", "scoringMethod", "maxLatencyMs", "k", "metadata", "tasks", "$schema")
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedBenchmark:
+class LoadedBenchmark(Struct, frozen=True):
     """A benchmark, and the warnings about its file."""
 
     benchmark: Benchmark
@@ -174,9 +178,9 @@ def read_tasks(path: Path, *, default: EvaluatorKind | None = None) -> LoadedBen
     return _benchmark({**_HEAD, "name": path.stem, "tasks": document}, path, default, at="")
 
 
-def one_task(written: Mapping[str, Any], path: Path) -> LoadedBenchmark:
+def one_task(task: Mapping[str, Any], path: Path) -> LoadedBenchmark:
     """Return a benchmark of one task that is in no file; paths in it are relative to the folder of *path*."""
-    return _benchmark({**_HEAD, "name": path.stem, "tasks": [dict(written)]}, path, None, at="")
+    return _benchmark({**_HEAD, "name": path.stem, "tasks": [dict(task)]}, path, None, at="")
 
 
 def _benchmark(
@@ -204,13 +208,13 @@ def _benchmark(
 
 
 def _tasks(fields: Fields, at: str, default: EvaluatorKind | None) -> tuple[BenchmarkTask, ...]:
-    written = fields.values.get("tasks")
-    if not isinstance(written, list) or not written:
-        given = "is missing" if written is None else f"must be a list with at least one task, not {shown(written)}"
-        fields.problem("tasks", given)
+    entries = fields.values.get("tasks")
+    if not isinstance(entries, list) or not entries:
+        problem = "is missing" if entries is None else f"must be a list with at least one task, not {shown(entries)}"
+        fields.problem("tasks", problem)
         return ()
     tasks: list[BenchmarkTask] = []
-    for index, item in enumerate(written):
+    for index, item in enumerate(entries):
         task = fields.object(f"{at}[{index}]", item)
         if isinstance(item, dict):
             name = item.get("id")
@@ -222,13 +226,13 @@ def _tasks(fields: Fields, at: str, default: EvaluatorKind | None) -> tuple[Benc
 
 def _refuse_shared_ids(fields: Fields, at: str, tasks: list[BenchmarkTask]) -> None:
     """Note tasks that have the same id, or ids that would share a folder of the record."""
-    seen: dict[str, int] = {}
+    first_indexes: dict[str, int] = {}
     for index, task in enumerate(tasks):
-        first = seen.setdefault(folder_name(task.id).casefold(), index)
+        first = first_indexes.setdefault(folder_name(task.id).casefold(), index)
         if not task.id or first == index:
             continue
-        same = tasks[first].id == task.id
-        problem = "is also the id of" if same else f'would share the folder "{folder_name(task.id)}" with'
+        is_same_id = tasks[first].id == task.id
+        problem = "is also the id of" if is_same_id else f'would share the folder "{folder_name(task.id)}" with'
         fields.problem(f"{at}[{index}].id", f'"{task.id}" {problem} {at}[{first}]')
 
 
@@ -277,16 +281,16 @@ def find_benchmark(name: str, folders: Sequence[Path]) -> Path:
     if _looks_like_path(name):
         return _by_path(Path(name))
     unreadable: list[str] = []
-    known: set[str] = set()
+    identifiers: set[str] = set()
     for folder in (*folders, BUILT_IN):
-        found = _ids(folder, unreadable)
-        known.update(identifier for _, identifier in found)
-        files = [file for file, identifier in found if identifier == name]
+        entries = _ids(folder, unreadable)
+        identifiers.update(identifier for _, identifier in entries)
+        files = [file for file, identifier in entries if identifier == name]
         if len(files) > 1:
             raise UsageError(f'two benchmarks are called "{name}": {files[0]} and {files[1]}', hint="name one by path")
         if files:
             return files[0]
-    hint = did_you_mean(name, sorted(known)) or f"known: {', '.join(sorted(known))}"
+    hint = did_you_mean(name, sorted(identifiers)) or f"known: {', '.join(sorted(identifiers))}"
     if unreadable:
         hint += f"; could not be read: {'; '.join(unreadable)}"
     raise UnknownName(f'no benchmark is called "{name}"', hint=hint)
@@ -308,7 +312,7 @@ def _by_path(path: Path) -> Path:
 
 def _ids(folder: Path, unreadable: list[str]) -> list[tuple[Path, str]]:
     """Return each benchmark file with its id; one that cannot be read does not hide the others."""
-    found: list[tuple[Path, str]] = []
+    entries: list[tuple[Path, str]] = []
     for file in _files(folder):
         try:
             document: Any = read_plain(file)
@@ -316,11 +320,11 @@ def _ids(folder: Path, unreadable: list[str]) -> list[tuple[Path, str]]:
             unreadable.append(f"{file} {error}")
             continue
         if isinstance(document, dict) and isinstance(document.get("id"), str) and "tasks" in document:
-            found.append((file, document["id"]))
-    return found
+            entries.append((file, document["id"]))
+    return entries
 
 
 def _files(folder: Path) -> Iterator[Path]:
     if folder.is_dir():
-        for pattern in (*_ANY, *(f"*/{name}" for name in FILES), *(f"definitions/{any_}" for any_ in _ANY)):
+        for pattern in (*_ANY, *(f"*/{name}" for name in FILES), *(f"definitions/{ending}" for ending in _ANY)):
             yield from sorted(folder.glob(pattern))

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from whet import plugins
 from whet.errors import Problem, SuiteError
-from whet.model import plugins
 from whet.model.run import folder_name
-from whet.model.suite import Case, Solution, Suite
+from whet.model.suite import AS_WRITTEN, Case, Pairwise, Solution, Suite, SuiteReading
+from whet.reading.documents import DocumentError
 from whet.reading.fields import Fields
-from whet.reading.settings_files import PROJECT_FILE
+from whet.reading.paths import nearest_beside
+from whet.reading.toml import PROJECT_FILE
+from whet.reading.yaml import read_plain
+from whet.suites.document_formats import document_format
+from whet.suites.split.lock import with_parts
 
 # The endings of formats that need not be read to be known: the readers of JSON and YAML take long to import.
 _BY_ENDING = {".py": "python"}
+# The files of one case of a plug-in, and the settings of Vally.
+_BY_NAME = {"prompt.md": "plugin-evals", "case.yaml": "plugin-evals", ".vally.yaml": "vally"}
+_OF_FOLDERS = ("harbor", "plugin-evals")
 _COMMAND = 'write the answer as a text, or a command such as {"run": "echo 4 > result.txt"}'
 
 
+# The bench format takes every other JSON and YAML file, so that it can say what is wrong with it.
+BENCH = "bench"
+
+
 class Format(Protocol):
-    """One way of writing suites."""
+    """One way of writing suites; one that reads folders has `takes_folders = True`."""
 
     def recognizes(self, path: Path) -> bool:
         """Return whether *path* is written in this format."""
@@ -33,83 +45,144 @@ class Format(Protocol):
 NO_FILE = "is a pipe or a device, not a file; name a file"
 
 
-def load_suite(path: Path) -> Suite:
-    """Return the suite in *path*, in whatever format it is."""
+def load_suite(path: Path, reading: SuiteReading = AS_WRITTEN) -> Suite:
+    """Return the suite in *path*, in whatever format it is, with the parts that its lock says.
+
+    The suite is read with the values in *reading*.
+    """
+    return with_parts(lower_suite(path, reading))
+
+
+def lower_suite(path: Path, reading: SuiteReading = AS_WRITTEN) -> Suite:
+    """Return the suite in *path* as it is written, with the parts that its cases say themselves."""
     if path.is_dir() and (name := format_of(path)) is not None:
-        whole: Format = plugins.find("formats", name)()
-        return whole.lower(path.resolve())
+        return _lower(name, path, reading)
     if not path.is_file():
-        other = NO_FILE if path.exists() else "there is no such file"
-        reason = "is a folder; name the suite file" if path.is_dir() else other
-        raise SuiteError([Problem(file=str(path), message=reason)])
+        problem = NO_FILE if path.exists() else "there is no such file"
+        reason = "is a folder; name the suite file" if path.is_dir() else problem
+        hint = None if path.exists() else nearest_beside(path)
+        raise SuiteError([Problem(file=str(path), message=reason, hint=hint)])
     name = format_of(path)
     if name is not None:
-        found: Format = plugins.find("formats", name)()
-        return found.lower(path.resolve())
-    known = ", ".join(plugins.names("formats"))
-    raise SuiteError([Problem(file=str(path), message=f"is in no known format (known: {known})")])
+        return _lower(name, path, reading)
+    format_names = ", ".join(plugins.names("formats"))
+    raise SuiteError([Problem(file=str(path), message=f"is in no known format (known: {format_names})")])
+
+
+def _lower(name: str, path: Path, reading: SuiteReading) -> Suite:
+    suite_format: Format = plugins.find("formats", name)()
+    if reading == AS_WRITTEN:
+        return suite_format.lower(path.resolve())
+    lower_with: Callable[[Path, SuiteReading], Suite] | None = getattr(suite_format, "lower_with", None)
+    if lower_with is None:
+        message = f"takes no parameters: its format is {name}, and only specs of Vally have them"
+        raise SuiteError([Problem(file=str(path), message=message, hint="leave out --param")])
+    return lower_with(path.resolve(), reading)
 
 
 def format_of(path: Path) -> str | None:
     """Return the name of the format that *path* is written in."""
+    built_in = _built_in_format_of(path)
+    if built_in is not None and (built_in != BENCH or is_surely_bench(path)):
+        return built_in
+    # Only now: the names of installed formats take long to find.
+    return installed_format_of(path) or built_in
+
+
+def _built_in_format_of(path: Path) -> str | None:
     if path.is_dir():
-        # Only one format is of folders, and looking into others would take long.
-        return "harbor" if plugins.find("formats", "harbor")().recognizes(path) else None
-    first = _BY_ENDING.get(path.suffix) or _by_content(path)
-    for name in sorted(plugins.names("formats"), key=lambda name: (name != first, name)):
-        found: Format = plugins.find("formats", name)()
-        if found.recognizes(path):
-            return name
-    return None
+        return next((name for name in _OF_FOLDERS if _is_written_in(name, path)), None)
+    by_name = _BY_NAME.get(path.name)
+    if by_name and _is_written_in(by_name, path):
+        return by_name
+    return _BY_ENDING.get(path.suffix) or document_format(path)
 
 
-def _by_content(path: Path) -> str | None:
-    from whet.reading.document_files import document_format  # noqa: PLC0415 - Python suites do not need it
+def installed_format_of(path: Path) -> str | None:
+    """Return the name of the format of another package that *path* is written in."""
+    names = (name for name in plugins.names("formats") if name not in plugins.BUILT_IN["formats"])
+    return next((name for name in names if _is_written_in(name, path)), None)
 
-    return document_format(path)
+
+def _is_written_in(name: str, path: Path) -> bool:
+    suite_format: Format = plugins.find("formats", name)()
+    if path.is_dir() and not getattr(suite_format, "takes_folders", False):
+        return False
+    return suite_format.recognizes(path)
 
 
-def read_script(given: Fields, name: str) -> str | None:
+def is_surely_bench(path: Path) -> bool:
+    """Return whether every case has an id, a prompt and an expectation: then no other format is asked."""
+    try:
+        document = read_plain(path)
+    except DocumentError:
+        return False
+    cases = document.get("cases") if isinstance(document, dict) else None
+    return isinstance(cases, list) and bool(cases) and all(map(_is_bench_case, cases))
+
+
+def _is_bench_case(case: object) -> bool:
+    return isinstance(case, dict) and "id" in case and ("turns" in case or {"prompt", "expect"} <= set(case))
+
+
+def read_script(fields: Fields, name: str) -> str | None:
     """Read a line of shell, or several in a list."""
-    if not isinstance(given.given(name), list):
-        return given.text(name)
-    lines = given.texts(name)
+    if not isinstance(fields.given(name), list):
+        return fields.text(name)
+    lines = fields.texts(name)
     return "\n".join(("set -e", *lines)) if lines else None
 
 
-def read_solution(given: Fields) -> Solution | None:
+def read_solution(fields: Fields) -> Solution | None:
     """Read what passes a case: a text is the answer, and under `run` is shell for the place of the agent."""
-    value = given.given("solution")
+    value = fields.given("solution")
     if value is None or isinstance(value, str):
-        answer = given.text("solution")
+        answer = fields.text("solution")
         return None if answer is None else Solution(answer=answer)
     if not isinstance(value, Mapping):
-        given.problem("solution", f"must be a text or a command, not {given.shown('solution', value)}", _COMMAND)
+        fields.problem("solution", f"must be a text or a command, not {fields.shown('solution', value)}", _COMMAND)
         return None
-    table = given.table("solution")
+    table = fields.table("solution")
     table.refuse_unknown(("run",))
     if table.given("run") in (None, []):
         table.problem("run", "is missing", _COMMAND)
     return Solution(run=read_script(table, "run"))
 
 
-def read_check_files(given: Fields, suite: Path) -> tuple[Path, ...]:
+def read_pairwise(fields: Fields) -> Pairwise | None:
+    """Read whether a judge is to be asked which arm answers better, and how."""
+    if fields.given("pairwise") is None:
+        return None
+    table = fields.table("pairwise")
+    table.refuse_unknown(("question",))
+    return Pairwise(question=table.text("question"))
+
+
+def read_check_files(fields: Fields, suite: Path) -> tuple[Path, ...]:
     """Read the files and folders that commands of checks may read; relative paths start at the folder of *suite*."""
-    found = []
-    for index, text in enumerate(given.texts("check_files")):
+    paths = []
+    for index, text in enumerate(fields.texts("check_files")):
         path = Path(os.path.normpath(suite.parent / Path(text).expanduser()))
-        inside = next((place for place in _answers(suite) if place.is_relative_to(path)), None)
-        if not os.path.lexists(path):
-            given.problem(f"check_files[{index}]", f"{path} does not exist")
+        # A sandbox shows what a link leads to.
+        inside = next((place for place in _answers(suite) if _holds(path, place)), None)
+        if not path.exists():
+            fields.problem(f"check_files[{index}]", f"{path} does not exist")
         elif inside is not None:
-            given.problem(
+            fields.problem(
                 f"check_files[{index}]",
                 f"{text} holds {inside.name}, which no command of a check may read",
                 "put what checks need into a folder of its own",
             )
         else:
-            found.append(path)
-    return tuple(dict.fromkeys(found))
+            paths.append(path)
+    return tuple(dict.fromkeys(paths))
+
+
+def _holds(path: Path, place: Path) -> bool:
+    """Return whether *place* is *path* or below it, also where links lead, or is the same file by another name."""
+    if place.is_relative_to(path) or place.resolve().is_relative_to(path.resolve()):
+        return True
+    return path.is_file() and place.is_file() and path.samefile(place)
 
 
 def _answers(suite: Path) -> Iterator[Path]:
@@ -123,18 +196,18 @@ def held_out(path: Path, cases: Iterable[Case]) -> tuple[Path, ...]:
     return (path,) if any(case.solution for case in cases) else ()
 
 
-def note_shared_ids(named: Iterable[tuple[Fields, str, str]]) -> None:
+def note_shared_ids(ids: Iterable[tuple[Fields, str, str]]) -> None:
     """Note ids that are the same, or would share a folder, also if the file system ignores case.
 
     Each id comes with its case and the name of its field.
     """
     first: dict[str, tuple[Fields, str]] = {}
-    for fields, field, name in named:
-        earlier, taken = first.setdefault(folder_name(name).casefold(), (fields, name))
-        other = fields.findings.place(earlier.path) if earlier.path else "another case"
+    for fields, field, name in ids:
+        earlier, first_name = first.setdefault(folder_name(name).casefold(), (fields, name))
+        first_place = fields.findings.place(earlier.path) if earlier.path else "another case"
         if earlier is fields:
             continue
-        if taken == name:
-            fields.problem(field, f"is the id of {other} too", "give each case its own")
+        if first_name == name:
+            fields.problem(field, f"is the id of {first_place} too", "give each case its own")
         else:
-            fields.problem(field, f'would share the folder "{folder_name(name)}" with {other}, "{taken}"')
+            fields.problem(field, f'would share the folder "{folder_name(name)}" with {first_place}, "{first_name}"')

@@ -1,7 +1,7 @@
 """What lies in the folder of a skill and no agent is given with it: suites with all that belongs to them, and settings.
 
-It goes by the names by which suites are found, and not by the suite of a run: the same skill in another folder, in an
-archive or at a commit has its answers too.
+Names by which suites are found decide, and not the suite of a run: the same skill in another folder, in an archive or
+at a commit has its answers too.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from whet.errors import PathRefused, SuiteError
-from whet.ground.copying import clear
-from whet.ground.workspaces import MANIFEST
-from whet.reading.files import read_start
 from whet.reading.paths import refusals
-from whet.reading.settings_files import PROJECT_FILE, PYPROJECT
-from whet.suites.finding import SUITES_OF_A_SKILL, is_suite
-from whet.suites.format import format_of, load_suite
+from whet.reading.plugin_folder import can_be_given, is_plugin
+from whet.reading.skill_manifest import manifest_text
+from whet.reading.toml import PROJECT_FILE, PYPROJECT
+from whet.suites.find import SUITES_OF_A_SKILL, is_suite
+from whet.suites.format import format_of, lower_suite
+from whet.suites.split.lock import NAME as SPLIT_LOCK
+from whet.workspace.copy import clear
+from whet.workspace.make import MANIFEST
 
 # Repositories and records, and what Python leaves where a script ran: neither git nor an archive has these.
 _ANYWHERE = frozenset((".git", ".whet", "__pycache__"))
 # Beside the manifest. Everything in the folder of suites belongs to them: fixtures, answers, labels, splits, notes.
 _FOLDER = "evals"
-_OURS = frozenset((PROJECT_FILE, "whet.snapshots.json", "labels.jsonl", "split.lock.json", "judge.lock.json"))
+_OURS = frozenset((PROJECT_FILE, "whet.snapshots.json", "labels.jsonl", "judge.lock.json"))
 _PATHS = re.compile(r"(?<![\w./:-])[\w.][\w./-]*")
-_LARGEST_MANIFEST = 1 << 20
 _OWN_FORMATS = frozenset(("bench", "evals", "python"))
 
 
@@ -37,43 +38,46 @@ def left_out(skill: Path) -> frozenset[str]:
 
     Of a folder it is all or nothing: beside a suite lie its fixtures and answers.
     """
-    found: set[str] = set()
+    paths: set[str] = set()
     for place, folders, names in os.walk(skill):
-        here = Path(place)
+        folder = Path(place)
         out = {name for name in (*folders, *names) if name in _ANYWHERE}
-        if MANIFEST in names:
-            out.update(name for name in folders if _is_of_suites(here / name))
-            out.update(name for name in names if _is_ours(here / name))
+        if MANIFEST in names or is_plugin(folder):
+            out.update(name for name in folders if _is_of_suites(folder / name))
+            out.update(name for name in names if _is_ours(folder / name))
         folders[:] = [name for name in folders if name not in out]
-        found.update((here / name).relative_to(skill).as_posix() for name in out)
-    return frozenset(found)
+        paths.update((folder / name).relative_to(skill).as_posix() for name in out)
+    return frozenset(paths)
 
 
-def warning_of_lost(skill: Path, left: Collection[str]) -> str | None:
-    """Return a sentence if the manifest of *skill* names files that are below the *left* paths: no agent has them."""
-    text = read_start(skill / MANIFEST, _LARGEST_MANIFEST).decode("utf-8", "replace")
-    words = dict.fromkeys(word.removeprefix("./").rstrip("./") for word in _PATHS.findall(text))
-    lost = [word for word in words if _is_lost(word, left) and os.path.lexists(skill / word)]
-    if not lost:
+def warning_of_lost(skill: Path, paths: Collection[str]) -> str | None:
+    """Return a sentence if the manifest of *skill* names files that are below the *paths* paths: no agent has them."""
+    if not (skill / MANIFEST).is_file():
+        # A plug-in need not have one.
         return None
-    rest = f" and {len(lost) - 1:,} more" if len(lost) > 1 else ""
-    named = f"{MANIFEST} names {lost[0]}{rest}"
+    text = manifest_text(skill / MANIFEST)
+    words = dict.fromkeys(word.removeprefix("./").rstrip("./") for word in _PATHS.findall(text))
+    missing_words = [word for word in words if _is_lost(word, paths) and os.path.lexists(skill / word)]
+    if not missing_words:
+        return None
+    more = f" and {len(missing_words) - 1:,} more" if len(missing_words) > 1 else ""
+    names = f"{MANIFEST} names {missing_words[0]}{more}"
     return (
-        f"{named}, but agents are not given the suites of a skill and what lies beside them; move it to another folder"
+        f"{names}, but agents are not given the suites of a skill and what lies beside them; move it to another folder"
     )
 
 
-def _is_lost(word: str, left: Collection[str]) -> bool:
+def _is_lost(word: str, paths: Collection[str]) -> bool:
     # Names such as `.git` are of the project that the skill is about, and a word such as `evals` may be just a word.
     path = PurePosixPath(word)
     if ("." not in word and "/" not in word) or not _ANYWHERE.isdisjoint(path.parts):
         return False
-    return any(str(place) in left for place in (path, *path.parents))
+    return any(str(place) in paths for place in (path, *path.parents))
 
 
 def take_out(skill: Path) -> None:
     """Remove from the folder *skill*, if it is one, what would be left out of a copy."""
-    if (skill / MANIFEST).is_file():
+    if can_be_given(skill):
         for path in left_out(skill):
             clear(skill / path)
 
@@ -89,7 +93,7 @@ def _is_of_suites(folder: Path) -> bool:
 def _is_ours(file: Path) -> bool:
     """Return whether a file beside a manifest is a suite or of whet."""
     name = file.name.lower()
-    if name in _OURS or _is_named_like_a_suite(name):
+    if name in _OURS or name.endswith(SPLIT_LOCK) or _is_named_like_a_suite(name):
         return True
     if name == PYPROJECT:
         return _is_only_settings(file)
@@ -129,7 +133,7 @@ def _is_suite(file: Path) -> bool:
         return True
     try:
         with refusals():
-            load_suite(file)
+            lower_suite(file)
     except (SuiteError, PathRefused):
         return False
     return True

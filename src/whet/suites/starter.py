@@ -11,11 +11,14 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
+from whet.agents.known import known_agents
 from whet.errors import UsageError
-from whet.ground.workspaces import MANIFEST, described
 from whet.model.run import id_problem
 from whet.reading.documents import load_json
+from whet.reading.fields import UNWRITTEN
+from whet.workspace.make import MANIFEST, described
 
 _TEST_FOLDERS = ("test", "tests", "spec", "__tests__")
 _MANAGERS = {
@@ -26,14 +29,6 @@ _MANAGERS = {
 }
 # What npm writes for a project without tests.
 _NO_TEST = "no test specified"
-_PROGRAMS = {
-    "claude-code": "claude",
-    "codex": "codex",
-    "opencode": "opencode",
-    "copilot": "copilot",
-    "gemini": "gemini",
-    "cursor-agent": "cursor-agent",
-}
 # How descriptions of skills begin to say when to use them, and what separates the uses.
 _USE = re.compile(
     r"(this skill should be used|use( this skill)?|trigger(s|ed)?|applies|invoke( this skill)?)"
@@ -43,15 +38,15 @@ _USE = re.compile(
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _PARTS = re.compile(r"[,;](?:\s*(?:or|and))?\s+|\s+or\s+", re.IGNORECASE)
-_SHORTEST_USE = 8
-_MOST_EVALS = 3
+_SHORTEST_WORD = 2
+_MOST_EVALS = 6
+_LONGEST_NAME = 60
 # One trial says nothing about chance, and with three a run can already be compared.
 TRIALS = 3
 _PROMPT = 'Add a section "Getting started" to README.md that says how to run the tests.'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class Project(Struct, frozen=True, kw_only=True):
     """What a first suite needs to know about a project."""
 
     name: str
@@ -64,7 +59,7 @@ def look_at(folder: Path) -> Project:
     """Look at *folder*; the first file that suggests a test command decides."""
     name = folder.resolve().name
     name = "project" if id_problem(name) else name
-    protect = tuple(f"{each}/**" for each in _TEST_FOLDERS if (folder / each).is_dir())
+    protect = tuple(f"{folder_name}/**" for folder_name in _TEST_FOLDERS if (folder / folder_name).is_dir())
     for file, suggest in _SUGGESTIONS.items():
         command = suggest(folder) if (folder / file).is_file() else None
         if command is not None:
@@ -80,7 +75,7 @@ def starter_text(project: Project, *, as_yaml: bool) -> str:
 
 
 def python_text(project: Project) -> str:
-    """Return the same case as a Python suite."""
+    """Return the suite as a Python module."""
     tests = ""
     if project.command is not None:
         tests = f"    ran = ctx.run({json.dumps(project.command)})\n    assert ran.exit_code == 0, ran.stderr\n"
@@ -100,44 +95,60 @@ def getting_started(session: Session, ctx: CheckContext) -> None:
 
 
 def skill_evals(folder: Path) -> dict[str, Any]:
-    """Return first evals for the skill in *folder*: one for each use that its description names, three at most.
+    """Return a skeleton of evals for the skill in *folder*: one for each use that its description names, six at most.
 
-    Raises `UsageError` if the description says nothing: then it is unknown what to ask for.
+    What only its author can know is a text that begins with `TODO:`, which no run accepts. Raises `UsageError` if the
+    description says nothing: then it is unknown what to ask for.
     """
     skill = described(folder)
-    does, uses = _promise(skill.description)
+    uses = _uses(skill.description)
     if not uses:
         raise UsageError(
             f"{folder / MANIFEST} does not say what the skill is for",
             hint="begin the file with a line ---, the name, a description such as\n"
             "  description: Greets people formally. Use when asked to greet a customer.\nand a second line ---",
         )
-    evals = [
+    evals: list[dict[str, Any]] = [
         {
-            "id": number,
-            "prompt": use,
-            "expected_output": does,
+            "id": "-".join(re.findall(r"\w+", use.lower()))[:_LONGEST_NAME].strip("-"),
+            "prompt": f'{UNWRITTEN} how a person asks to "{use}", with all that the agent needs to do it',
             "files": [],
-            "expectations": [f"The answer does what was asked: {use}"],
+            "expectations": [f"{UNWRITTEN} what is true of the answer only if the skill was followed"],
         }
-        for number, use in enumerate(uses[:_MOST_EVALS], 1)
+        for use in dict.fromkeys(uses[:_MOST_EVALS])
     ]
+    evals.append(
+        {
+            "id": "not-for-this-skill",
+            "prompt": f"{UNWRITTEN} a request that sounds alike, and that {skill.name} is not for",
+            "should_trigger": False,
+        }
+    )
     return {"skill_name": skill.name, "evals": evals}
 
 
-def _promise(description: str) -> tuple[str, list[str]]:
-    """Return what a skill does, and what a person would ask for, as its description says it."""
+def _uses(description: str) -> list[str]:
+    """Return what a person would ask for, as the description of a skill says it."""
     sentences = [text.strip() for text in _SENTENCE.split(" ".join(description.split())) if text.strip()]
     does = next((text for text in sentences if not _USE.match(text)), "") or description.strip()
     uses = [_USE.sub("", text) for text in sentences if _USE.match(text)]
-    asked = [part.strip(" .,;").removeprefix("to ") for use in uses or [does] for part in _PARTS.split(use)]
-    prompts = [f"{part[0].upper()}{part[1:]}." for part in asked if len(part) > _SHORTEST_USE]
-    return does, prompts
+    requests: list[str] = []
+    for use in uses or [does]:
+        parts = [part.strip(" .,;").removeprefix("to ") for part in _PARTS.split(use)]
+        requests += _with_objects([part for part in parts if len(part) > _SHORTEST_WORD])
+    return requests
+
+
+def _with_objects(parts: list[str]) -> list[str]:
+    """Return *parts* with what they are about: of "write, fix or review a letter", that is "a letter"."""
+    phrase = next((part for part in reversed(parts) if " " in part), "")
+    about = phrase.partition(" ")[2]
+    return [part if " " in part or not about else f"{part} {about}" for part in parts]
 
 
 def installed_agent() -> str | None:
     """Return the type of the first agent whose program is installed."""
-    return next((kind for kind, program in _PROGRAMS.items() if shutil.which(program)), None)
+    return next((agent.type for agent in known_agents() if shutil.which(agent.program)), None)
 
 
 def settings_text(agent: str | None, *, judged: bool = False) -> str:
@@ -148,7 +159,7 @@ def settings_text(agent: str | None, *, judged: bool = False) -> str:
     judge = f'\n[judge]\nrunner = "{agent or "mine"}"\n\n[run]\ntrials = {TRIALS}\n' if judged else ""
     if agent is not None:
         return f'[runners.{agent}.agent]\ntype = "{agent}"\n{judge}'
-    choices = "\n".join(f'# [runners.{kind}.agent]\n# type = "{kind}"\n#' for kind in _PROGRAMS)
+    choices = "\n".join(f'# [runners.{agent.type}.agent]\n# type = "{agent.type}"\n#' for agent in known_agents())
     return f"""\
 # Which agents to try: remove the "#" from the two lines of one or more of them.
 #
@@ -183,7 +194,7 @@ def _yaml(value: Any, indent: str = "") -> Iterator[str]:
             yield from _yaml(item, f"{indent}  ")
         elif isinstance(item, list):
             yield f"{indent}{key}:"
-            yield from (line for each in item for line in _yaml_item(each, f"{indent}  "))
+            yield from (line for element in item for line in _yaml_item(element, f"{indent}  "))
         else:
             yield f"{indent}{key}: {json.dumps(item, ensure_ascii=False)}"
 

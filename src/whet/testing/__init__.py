@@ -10,30 +10,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whet.testing.agent_contract import Reading as Reading
-    from whet.testing.agent_contract import check_agent as check_agent
-    from whet.testing.contracts import ContractBroken as ContractBroken
-    from whet.testing.contracts import check_format as check_format
-    from whet.testing.contracts import check_grader as check_grader
-    from whet.testing.model_script import Step as Step
-    from whet.testing.reporter_contract import Shown as Shown
-    from whet.testing.reporter_contract import check_reporter as check_reporter
-    from whet.testing.sandbox_contract import check_sandbox as check_sandbox
-    from whet.testing.scripted_model import Request as Request
-    from whet.testing.scripted_model import ScriptedModel as ScriptedModel
+    from whet.testing.agent import Reading as Reading
+    from whet.testing.agent import check_agent as check_agent
+    from whet.testing.grader_and_format import ContractBroken as ContractBroken
+    from whet.testing.grader_and_format import check_format as check_format
+    from whet.testing.grader_and_format import check_grader as check_grader
+    from whet.testing.reporter import Shown as Shown
+    from whet.testing.reporter import check_reporter as check_reporter
+    from whet.testing.sandbox import check_sandbox as check_sandbox
+    from whet.testing.scripted_model.script import Step as Step
+    from whet.testing.scripted_model.server import Request as Request
+    from whet.testing.scripted_model.server import ScriptedModel as ScriptedModel
 
 _HOMES = {
-    "ContractBroken": "contracts",
-    "Reading": "agent_contract",
-    "Request": "scripted_model",
-    "ScriptedModel": "scripted_model",
-    "Shown": "reporter_contract",
-    "Step": "model_script",
-    "check_agent": "agent_contract",
-    "check_format": "contracts",
-    "check_grader": "contracts",
-    "check_reporter": "reporter_contract",
-    "check_sandbox": "sandbox_contract",
+    "ContractBroken": "grader_and_format",
+    "Reading": "agent",
+    "Request": "scripted_model.server",
+    "ScriptedModel": "scripted_model.server",
+    "Shown": "reporter",
+    "Step": "scripted_model.script",
+    "check_agent": "agent",
+    "check_format": "grader_and_format",
+    "check_grader": "grader_and_format",
+    "check_reporter": "reporter",
+    "check_sandbox": "sandbox",
 }
 
 __all__ = [*_HOMES]  # noqa: PLE0604 - every entry is a string

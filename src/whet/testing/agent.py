@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from whet.agents.agent import Agent, AgentCommand, Task
-from whet.agents.observing import Observer
-from whet.agents.records import table
-from whet.ground.secrets import Masker
-from whet.model import wire
+from whet.agents.contract import Agent, AgentCommand, Task
+from whet.agents.observe.observer import Observer
+from whet.agents.observe.records import table
+from whet.model import codec
+from whet.model.events import Event, SessionEnded, ToolCall, ToolResult, UsageSeen
 from whet.model.run import Runner
-from whet.model.seen import Event, SessionEnded, ToolCall, ToolResult, UsageSeen
 from whet.model.session import USAGE_FIGURES, Session, SessionSummary
-from whet.run.session_state import collected as collected_from
-from whet.testing.contracts import ContractBroken, want
+from whet.run.attempt.home import collect_files as collected_from
+from whet.secrets import Masker
+from whet.testing.grader_and_format import ContractBroken, want
 
 RECORDINGS = ("stdout.jsonl", "transcript.jsonl")
 _NONSENSE = (
@@ -53,17 +53,17 @@ def check_agent(
     """
     runner = runner or Runner(id="recorded", agent="recorded")
     lines = _lines(recording)
-    asked = _check_command(agent_class, runner)
-    found = {name: path for name in asked.collect if (path := recording / PurePosixPath(name).name).is_file()}
-    collected = {name: path.read_bytes() for name, path in found.items()}
-    collected |= collected_from(recording / "home", asked, Masker())
-    reading = _read(agent_class(), asked, runner, lines, collected)
+    command = _check_command(agent_class, runner)
+    paths = {name: path for name in command.collect if (path := recording / PurePosixPath(name).name).is_file()}
+    files = {name: path.read_bytes() for name, path in paths.items()}
+    files |= collected_from(recording / "home", command, Masker())
+    reading = _read(agent_class(), command, runner, lines, files)
     _check_ids(reading.events)
     _check_usage(reading.events)
     has_ended = any(isinstance(event, SessionEnded) for event in reading.events)
-    must_end = complete and asked.announces_end
+    must_end = complete and command.announces_end
     want(has_ended or not must_end, "the agent announces its end (`announces_end`), but no `SessionEnded` was read")
-    _check_garbled(agent_class, lines, (*asked.collect, *asked.collect_rows))
+    _check_garbled(agent_class, lines, (*command.collect, *command.collect_rows))
     return reading
 
 
@@ -78,16 +78,16 @@ def _check_command(agent_class: Callable[[], Agent], runner: Runner) -> AgentCom
     """Ask for the command twice: it may only depend on the task."""
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         task = _task(Path(folder), runner)
-        asked, again = agent_class().command(task), agent_class().command(task)
-        made = sorted(path.name for path in Path(folder).iterdir())
-    want(asked == again, "`command` returns another command each time for the same task")
-    want(not made, f"`command` makes files itself ({', '.join(made)}); give them as `home_files`")
-    want(bool(asked.argv), "`command` names no program")
-    for name in (*asked.home_files, *asked.home_copies, *asked.collect, *agent_class().state):
+        command, again = agent_class().command(task), agent_class().command(task)
+        names = sorted(path.name for path in Path(folder).iterdir())
+    want(command == again, "`command` returns another command each time for the same task")
+    want(not names, f"`command` makes files itself ({', '.join(names)}); give them as `home_files`")
+    want(bool(command.argv), "`command` names no program")
+    for name in (*command.home_files, *command.home_copies, *command.collect, *agent_class().state):
         path = PurePosixPath(name)
         is_below = not path.is_absolute() and ".." not in path.parts
         want(is_below, f'"{name}" is not a path below the home of the attempt')
-    return asked
+    return command
 
 
 def _task(folder: Path, runner: Runner) -> Task:
@@ -117,23 +117,23 @@ def _read(
         for event in agent.ending(collected):
             observer.take(event)
         observer.close()
-        kept = path.read_bytes().splitlines() if path.exists() else []
-        events = tuple(_valid(line) for line in kept)
+        event_lines = path.read_bytes().splitlines() if path.exists() else []
+        events = tuple(_valid(line) for line in event_lines)
         session = Session.of(_summary(asked, runner, observer, path), events)
     return Reading(session, events)
 
 
 def _summary(asked: AgentCommand, runner: Runner, observer: Observer, path: Path) -> SessionSummary:
-    ended, started = observer.ended, observer.started
+    ending, start = observer.ended, observer.started
     return SessionSummary(
         runner=runner.id,
         agent=runner.agent,
         prompt="",
         final_output=observer.final_output(path),
-        model=started.model or runner.model,
-        session_id=started.session_id,
-        version=started.version,
-        complete=ended.ok if ended else not asked.announces_end,
+        model=start.model or runner.model,
+        session_id=start.session_id,
+        version=start.version,
+        complete=ending.ok if ending else not asked.announces_end,
         steps=observer.steps,
         usage=observer.usage(),
     )
@@ -141,21 +141,21 @@ def _summary(asked: AgentCommand, runner: Runner, observer: Observer, path: Path
 
 def _valid(line: bytes) -> Event:
     try:
-        return wire.decode_event(line)
-    except wire.WireError as error:
+        return codec.decode_event(line)
+    except codec.WireError as error:
         raise ContractBroken(f"an event is not valid: {error}: {line[:200]!r}") from error
 
 
 def _check_ids(events: Iterable[Event]) -> None:
     """Check that each result belongs to an earlier call, and that no two calls share an id."""
-    called: set[str] = set()
+    ids: set[str] = set()
     for event in events:
         match event:
             case ToolCall(id=str(name)):
-                want(name not in called, f'two tool calls have the id "{name}"')
-                called.add(name)
+                want(name not in ids, f'two tool calls have the id "{name}"')
+                ids.add(name)
             case ToolResult(id=str(name)):
-                want(name in called, f'a tool result has the id "{name}", and no call before it has')
+                want(name in ids, f'a tool result has the id "{name}", and no call before it has')
             case _:
                 pass
 
@@ -176,12 +176,12 @@ def _check_garbled(agent_class: Callable[[], Agent], lines: list[bytes], collect
         except Exception as error:
             raise ContractBroken(f"a line that it does not expect makes it raise {error!r}: {line[:300]!r}") from error
         for event in events:
-            _valid(wire.encode(event))
+            _valid(codec.encode(event))
     for data in (None, b"", b"{", b"[1]", b"null", b"\xff"):
         try:
-            agent, found = agent_class(), dict.fromkeys(collect, data) if data is not None else {}
-            agent.learn(found)
-            list(agent.ending(found))
+            agent, files = agent_class(), dict.fromkeys(collect, data) if data is not None else {}
+            agent.learn(files)
+            list(agent.ending(files))
         except Exception as error:
             raise ContractBroken(f"a collected file that holds {data!r} makes it raise {error!r}") from error
 
@@ -195,11 +195,11 @@ def garbled(lines: Iterable[bytes], *, others: tuple[Any, ...] = OTHERS, seed: i
 
 
 def _spoiled(lines: list[bytes], others: tuple[Any, ...]) -> Iterator[bytes]:
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line in lines:
         kind = _kind(line)
-        seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] > _MOST_OF_A_KIND:
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] > _MOST_OF_A_KIND:
             continue
         yield from (line[: len(line) * part // _CUTS] for part in range(1, _CUTS))
         yield line[: len(line) // 2] + b"\xff\x00" + line[len(line) // 2 :]
@@ -218,26 +218,32 @@ def _exchanged(line: bytes, others: tuple[Any, ...]) -> Iterator[bytes]:
         holder = record
         for key in place[:-1]:
             holder = holder[key]
-        kept = holder[place[-1]]
-        for other in others:
-            holder[place[-1]] = other
+        original = holder[place[-1]]
+        for replacement in others:
+            holder[place[-1]] = replacement
             yield json.dumps(record).encode()
-        holder[place[-1]] = kept
+        holder[place[-1]] = original
         if isinstance(holder, dict):
             del holder[place[-1]]
             yield json.dumps(record).encode()
-            holder[place[-1]] = kept
+            holder[place[-1]] = original
 
 
 def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path to each value of a record, outer ones first; of a list, only to its first value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    items: Iterable[tuple[Any, Any]]
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value[:1])
+    else:
+        items = ()
     inner = []
-    for key, each in items:
+    for key, child in items:
         yield (*above, key)
-        inner.append((each, (*above, key)))
-    for each, place in inner:
-        yield from _places(each, place)
+        inner.append((child, (*above, key)))
+    for child, place in inner:
+        yield from _places(child, place)
 
 
 def _made_up(lines: list[bytes], others: tuple[Any, ...], chance: random.Random) -> Iterator[bytes]:

@@ -6,24 +6,26 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
+from whet import plugins
+from whet.checks.context import Shell
 from whet.errors import GraderError, SuiteError
-from whet.grade.context import Shell
+from whet.grade.contract import Grader
 from whet.grade.evidence import Evidence
-from whet.grade.grader import Grader
-from whet.ground.protecting import Surveyed
-from whet.model import wire
+from whet.model import codec
+from whet.model.events import Event
 from whet.model.grade import Changes, Failure, FailureClass, Grade
 from whet.model.run import TrialKey, TrialResult
-from whet.model.seen import Event
 from whet.model.session import SessionSummary
 from whet.model.suite import Case, Check, Suite
-from whet.suites.format import Format
+from whet.suites.format import BENCH, Format, format_of, is_surely_bench
+from whet.workspace.protected import WorkspaceSurvey
 
 _TIMEOUT_S = 60.0
 _HERE_BEFORE = {"README.md": "Here before the agent.\n"}
@@ -58,10 +60,10 @@ def check_grader(
     """
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         suite = suite or _suite_of(checks, Path(folder))
-        stage = _Stage(Path(folder), _case_of(suite, checks), tuple(checks), output, tuple(events), files or {})
+        stage = _GradingStage(Path(folder), _case_of(suite, checks), tuple(checks), output, tuple(events), files or {})
         # Before there is an event loop, as in a run.
         grader = grader_class(suite)
-        want(isinstance(grader, Grader), f"{grader!r} does not derive from whet.grade.grader.Grader")
+        want(isinstance(grader, Grader), f"{grader!r} does not derive from whet.grade.contract.Grader")
         want(isinstance(grader.informs, bool), f"`informs` is {grader.informs!r}, not True or False")
         try:
             return anyio.run(_decide, grader, stage)
@@ -81,8 +83,7 @@ def _case_of(suite: Suite, checks: Sequence[Check]) -> Case:
     raise ValueError("no case of the suite has these checks; give those of one of its cases")
 
 
-@dataclass(frozen=True, slots=True)
-class _Stage:
+class _GradingStage(Struct, frozen=True):
     """What an agent left, for a grader to look at."""
 
     folder: Path
@@ -92,18 +93,18 @@ class _Stage:
     events: tuple[Event, ...]
     files: Mapping[str, str]
 
-    def evidence(self, name: str, surveyed: Surveyed | None = None, *, touched: bool = True) -> Evidence:
+    def evidence(self, name: str, surveyed: WorkspaceSurvey | None = None, *, touched: bool = True) -> Evidence:
         """Make the evidence in folders of its own; an agent that touched nothing did not answer either."""
         home = self.folder / name
         workspace, artifacts = home / "workspace", home / "artifacts"
         workspace.mkdir(parents=True)
         artifacts.mkdir()
-        created = self.files if touched else {}
-        for path, text in {**_HERE_BEFORE, **created}.items():
+        files = self.files if touched else {}
+        for path, text in {**_HERE_BEFORE, **files}.items():
             (workspace / path).parent.mkdir(parents=True, exist_ok=True)
             (workspace / path).write_text(text, encoding="utf-8")
         events = artifacts / "events.jsonl"
-        events.write_bytes(b"".join(wire.encode(event) + b"\n" for event in (self.events if touched else ())))
+        events.write_bytes(b"".join(codec.encode(event) + b"\n" for event in (self.events if touched else ())))
         return Evidence(
             case=self.case,
             session=SessionSummary(
@@ -114,7 +115,7 @@ class _Stage:
             ),
             events_path=events,
             workspace=workspace,
-            changes=Changes(created=tuple(sorted(created))),
+            changes=Changes(created=tuple(sorted(files))),
             artifact_dir=artifacts,
             shell=Shell(sandbox="local"),
             keep=partial(_keep, artifacts),
@@ -127,33 +128,36 @@ def _keep(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text, encoding="utf-8")
 
 
-async def _decide(grader: Grader, stage: _Stage) -> tuple[Grade, ...]:
+async def _decide(grader: Grader, stage: _GradingStage) -> tuple[Grade, ...]:
     try:
-        untouched = stage.evidence("untouched", touched=False)
-        surveyed = await _survey(grader, stage, untouched.workspace)
-        await _check_untouched(grader, stage.checks, replace(untouched, surveyed=surveyed))
+        idle_evidence = stage.evidence("untouched", touched=False)
+        surveyed = await _survey(grader, stage, idle_evidence.workspace)
+        await _check_untouched(grader, stage.checks, replace(idle_evidence, surveyed=surveyed))
         evidence = stage.evidence("alone", surveyed)
         alone = [await _grade(grader, check, evidence) for check in stage.checks]
         evidence = stage.evidence("together", surveyed)
-        together = [given async for given in grader.grade_all(stage.checks, evidence)]
+        together = [grade async for grade in grader.grade_all(stage.checks, evidence)]
         want(
-            [_decision(given) for given in together] == [_decision(given) for given in alone],
+            [_decision(grade) for grade in together] == [_decision(grade) for grade in alone],
             f"`grade_all` decides {together}, and `grade` decides {alone}",
         )
-        want(not [given async for given in grader.grade_all((), evidence)], "`grade_all` gives grades without a check")
+        want(not [grade async for grade in grader.grade_all((), evidence)], "`grade_all` gives grades without a check")
         await _check_classes(grader, stage)
         return tuple(alone)
     finally:
         await grader.release()
 
 
-async def _survey(grader: Grader, stage: _Stage, workspace: Path) -> Surveyed | None:
+async def _survey(grader: Grader, stage: _GradingStage, workspace: Path) -> WorkspaceSurvey | None:
     """Let the grader look at a workspace before an agent starts: it may not change it."""
     store = stage.folder / "store"
     store.mkdir()
     before = _contents(workspace)
     surveyed = await grader.survey(stage.case, workspace, store, timeout_s=_TIMEOUT_S)
-    want(surveyed is None or isinstance(surveyed, Surveyed), f"`survey` returns {surveyed!r}, not a Surveyed or None")
+    want(
+        surveyed is None or isinstance(surveyed, WorkspaceSurvey),
+        f"`survey` returns {surveyed!r}, not a WorkspaceSurvey or None",
+    )
     want(_contents(workspace) == before, "`survey` changes the workspace; copies belong into the folder `store`")
     return surveyed
 
@@ -167,10 +171,10 @@ async def _check_untouched(grader: Grader, checks: Sequence[Check], evidence: Ev
             continue
 
 
-async def _check_classes(grader: Grader, stage: _Stage) -> None:
+async def _check_classes(grader: Grader, stage: _GradingStage) -> None:
     """Let the grader name the class of a failure."""
     key = TrialKey(suite=grader.suite.name, case=stage.case.id, runner="contract", arm="default", number=1)
-    failed = TrialResult(
+    failure = TrialResult(
         key=key,
         status="failed",
         score=0.0,
@@ -180,42 +184,42 @@ async def _check_classes(grader: Grader, stage: _Stage) -> None:
         failure=Failure(phase="check", code="check-failed", cause="agent", message="It does not hold."),
     )
     try:
-        found = await grader.classify(stage.case, failed, timeout_s=_TIMEOUT_S)
+        failure_class = await grader.classify(stage.case, failure, timeout_s=_TIMEOUT_S)
     except GraderError:
         return
     except Exception as error:
         raise ContractBroken(f"`classify` raises {error!r}; return None, or raise a GraderError") from error
-    is_class = found is None or isinstance(found, FailureClass)
-    want(is_class, f"`classify` returns {found!r}, not a FailureClass or None")
+    is_class = failure_class is None or isinstance(failure_class, FailureClass)
+    want(is_class, f"`classify` returns {failure_class!r}, not a FailureClass or None")
 
 
 async def _grade(grader: Grader, check: Check, evidence: Evidence) -> Grade:
     try:
-        given = await grader.grade(check, evidence)
+        grade = await grader.grade(check, evidence)
     except GraderError:
         raise
     except Exception as error:
         raise ContractBroken(f"`grade` raises {error!r}; if there is no decision, raise a GraderError") from error
-    _check_grade(given, check)
-    return given
+    _check_grade(grade, check)
+    return grade
 
 
-def _check_grade(given: Grade, check: Check) -> None:
-    want(isinstance(given, Grade), f"`grade` returns {given!r}, not a Grade")
-    want(given.check == check.label, f'a grade is of the check "{given.check}", not of "{check.label}"')
-    want(isinstance(given.passed, bool), f"`passed` of a grade is {given.passed!r}, not True or False")
-    is_share = math.isfinite(given.value) and 0 <= given.value <= 1
-    want(is_share, f"the value of a grade is {given.value}; it is from 0 to 1")
-    want(given.weight == check.weight, f"the weight of a grade is {given.weight}, and that of its check {check.weight}")
-    want(not (given.undecided and given.passed), "a grade is undecided and passed; one that is undecided is not passed")
-    want(given.passed or bool(given.reason.strip()), "a grade that is not passed gives no reason")
-    want(given.duration_s is None or given.duration_s >= 0, f"`duration_s` of a grade is {given.duration_s}")
-    want(given.evidence is None or isinstance(given.evidence, str), "`evidence` of a grade is not a string")
+def _check_grade(grade: Grade, check: Check) -> None:
+    want(isinstance(grade, Grade), f"`grade` returns {grade!r}, not a Grade")
+    want(grade.check == check.label, f'a grade is of the check "{grade.check}", not of "{check.label}"')
+    want(isinstance(grade.passed, bool), f"`passed` of a grade is {grade.passed!r}, not True or False")
+    is_share = math.isfinite(grade.value) and 0 <= grade.value <= 1
+    want(is_share, f"the value of a grade is {grade.value}; it is from 0 to 1")
+    want(grade.weight == check.weight, f"the weight of a grade is {grade.weight}, and that of its check {check.weight}")
+    want(not (grade.undecided and grade.passed), "a grade is undecided and passed; one that is undecided is not passed")
+    want(grade.passed or bool(grade.reason.strip()), "a grade that is not passed gives no reason")
+    want(grade.duration_s is None or grade.duration_s >= 0, f"`duration_s` of a grade is {grade.duration_s}")
+    want(grade.evidence is None or isinstance(grade.evidence, str), "`evidence` of a grade is not a string")
 
 
-def _decision(given: Grade) -> Grade:
+def _decision(grade: Grade) -> Grade:
     """Leave out what may differ from one time to the next."""
-    return replace(given, duration_s=None, evidence=None, reason="")
+    return replace(grade, duration_s=None, evidence=None, reason="")
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
@@ -229,22 +233,38 @@ def check_format(format_class: Callable[[], Format], path: Path) -> Suite:
     """
     path = path.resolve()
     want(format_class().recognizes(path) is True, f"`recognizes` does not return True for {path.name}")
+    _check_asked(format_class, path)
     before = _names(path.parent)
     suite, again = format_class().lower(path), format_class().lower(path)
     want(isinstance(suite, Suite), f"`lower` returns {suite!r}, not a Suite")
-    made = sorted(_names(path.parent) - before)
-    want(not made, f"`lower` makes files next to the suite: {', '.join(made)}")
+    new_files = sorted(_names(path.parent) - before)
+    want(not new_files, f"`lower` makes files next to the suite: {', '.join(new_files)}")
     _check_suite(suite, path)
     want(suite.digest == again.digest, "`lower` gives the same file another digest each time")
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         _check_others(format_class, Path(folder) / "notes.unknown")
         copy = Path(folder) / path.name
         for file in _copied(path, copy):
-            whole = file.read_bytes()
-            for data in _spoiled(whole):
+            original = file.read_bytes()
+            for data in _spoiled(original):
                 _check_spoiled(format_class, copy, file, data)
-            file.write_bytes(whole)
+            file.write_bytes(original)
     return suite
+
+
+def _check_asked(format_class: Callable[[], Format], path: Path) -> None:
+    """A format that whet does not ask about a file is never used for it."""
+    suite_format = format_class()
+    takes_folders = getattr(suite_format, "takes_folders", False) is True
+    want(path.is_file() or takes_folders, "the suite is a folder, and the format has no `takes_folders = True`")
+    name = format_of(path)
+    if name is None or type(plugins.find("formats", name)()) is type(suite_format):
+        return
+    # The bench format is asked last, so a format that is installed comes before it.
+    want(
+        name == BENCH and not is_surely_bench(path),
+        f'whet reads {path.name} as "{name}", so it never asks this format',
+    )
 
 
 def _copied(path: Path, copy: Path) -> list[Path]:
@@ -266,7 +286,7 @@ def _check_suite(suite: Suite, path: Path) -> None:
     want(bool(suite.digest), "the suite has no digest, by which a resumed run sees that it changed")
     want(bool(suite.arms), "the suite has no arms; `default` is one")
     ids = [case.id for case in suite.cases]
-    twice = sorted({each for each in ids if ids.count(each) > 1})
+    twice = sorted({id_ for id_ in ids if ids.count(id_) > 1})
     want(not twice, f"several cases have the id {', '.join(twice)}")
     for case in suite.cases:
         want(bool(case.id), "a case has no id")
@@ -295,7 +315,7 @@ def _check_spoiled(format_class: Callable[[], Format], path: Path, file: Path, d
     file.write_bytes(data)
     if not _recognizes(format_class, path):
         return
-    shown = f"a file that ends with {data[-40:]!r}"
+    description = f"a file that ends with {data[-40:]!r}"
     try:
         suite = format_class().lower(path)
     except SuiteError as error:
@@ -303,15 +323,15 @@ def _check_spoiled(format_class: Callable[[], Format], path: Path, file: Path, d
             is_told = bool(problem.file and problem.message)
             want(is_told, f"a SuiteError has a problem without a file or a message: {problem!r}")
     except Exception as error:
-        raise ContractBroken(f"`lower` raises {error!r} for {shown}; raise a SuiteError") from error
+        raise ContractBroken(f"`lower` raises {error!r} for {description}; raise a SuiteError") from error
     else:
-        want(isinstance(suite, Suite), f"`lower` returns {suite!r} for {shown}")
+        want(isinstance(suite, Suite), f"`lower` returns {suite!r} for {description}")
 
 
 def _recognizes(format_class: Callable[[], Format], path: Path) -> bool:
     try:
-        found = format_class().recognizes(path)
+        verdict = format_class().recognizes(path)
     except Exception as error:
         raise ContractBroken(f"`recognizes` raises {error!r} for {path.name}") from error
-    want(isinstance(found, bool), f"`recognizes` returns {found!r}, not True or False")
-    return found
+    want(isinstance(verdict, bool), f"`recognizes` returns {verdict!r}, not True or False")
+    return verdict

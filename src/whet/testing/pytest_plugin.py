@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from whet.errors import WhetError
+from whet.reading.text import path_for_people
+
 if TYPE_CHECKING:
     from whet.model.run import Runner
     from whet.model.suite import Case
@@ -34,7 +37,7 @@ _Key = tuple[str, str, str]
 _PATTERNS = ("suite.py", "suite_*.py", "*_suite.py")
 _NOTHING_WAS_RUN = 2
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
-_EXPECTATIONS = "whet.grade.expect.group"
+_EXPECTATIONS = "whet.checks.message"
 _IMPORTS_WHET = re.compile(rb"^\s*(?:from|import)\s+whet\b", re.MULTILINE)
 # Marks that pytest itself acts on: a tag of that name must not.
 _PYTESTS_OWN = frozenset({"skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings"})
@@ -86,9 +89,8 @@ class SuiteFile(pytest.File):
     def collect(self) -> Iterator[CaseItem]:
         """The cases in declared order."""
         # Only here: every run of pytest loads this plug-in, and most have no suite.
-        from whet.errors import WhetError  # noqa: PLC0415
-        from whet.plan.settings import load_settings  # noqa: PLC0415
-        from whet.suites.format import load_suite  # noqa: PLC0415
+        from whet.plan.settings.load import load_settings
+        from whet.suites.format import load_suite
 
         try:
             with _own_modules(self.path.parent):
@@ -107,21 +109,25 @@ class SuiteFile(pytest.File):
 
     def _runners(self, known: tuple[Runner, ...]) -> list[Runner]:
         """Return the runners that were named, or all."""
-        wanted = self.config.getoption("--whet-runner")
+        selection = self.config.getoption("--whet-runner")
         names = [runner.id for runner in known]
-        for name in wanted:
+        for name in selection:
             if name not in names:
                 raise self.CollectError(f'no runner is called "{name}" (known: {", ".join(names) or "none"})')
         if not known:
             raise self.CollectError(f"{self.path}: no runner to run it on; add one to whet.toml")
-        return [runner for runner in known if not wanted or runner.id in wanted]
+        return [runner for runner in known if not selection or runner.id in selection]
 
     def result_of(self, item: CaseItem) -> dict[str, Any]:
         """Return the execution of *item*; run it together with the others unless pytest has several workers."""
         if hasattr(self.config, "workerinput"):
             return _run(self.path, [item])[item.key]
         if self._results is None:
-            mine = [other for other in self.session.items if isinstance(other, CaseItem) and other.parent is self]
+            mine = [
+                candidate
+                for candidate in self.session.items
+                if isinstance(candidate, CaseItem) and candidate.parent is self
+            ]
             self._results = _run(self.path, mine)
         return self._results[item.key]
 
@@ -175,18 +181,12 @@ class CaseFailed(AssertionError):
 
 @contextmanager
 def _own_modules(folder: Path) -> Iterator[None]:
-    """Forget what a suite imports from its own folder: the next suite may have a helper of the same name.
-
-    Tests in the same folder are imported by pytest, without rewriting for suites.
-    """
-    from whet.grade.expect.rewriting import HelperFinder  # noqa: PLC0415 - see collect
-
+    """Forget what a suite imports from its own folder: the next suite may have a helper of the same name."""
     before, places = set(sys.modules), list(sys.path)
     try:
         yield
     finally:
         sys.path[:] = places
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, HelperFinder)]
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None)
             if isinstance(file, str) and Path(file).is_relative_to(folder):
@@ -201,10 +201,10 @@ def _mark(tag: str) -> str:
 
 def _run(path: Path, items: list[CaseItem]) -> dict[_Key, dict[str, Any]]:
     """Run exactly *items*: one run per runner, because a run runs every case on every runner."""
-    found: dict[_Key, dict[str, Any]] = {}
+    results: dict[_Key, dict[str, Any]] = {}
     for runner in dict.fromkeys(item.key[1] for item in items):
-        found |= _run_on(path, runner, [item.key[0] for item in items if item.key[1] == runner])
-    return found
+        results |= _run_on(path, runner, [item.key[0] for item in items if item.key[1] == runner])
+    return results
 
 
 def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, Any]]:
@@ -217,9 +217,9 @@ def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, A
         # `--case` splits at commas. Such ids are rare, so run the whole suite then.
         if not any("," in case for case in cases):
             argv += [word for case in dict.fromkeys(cases) for word in ("--case", case)]
-        ended = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        if ended.returncode == _NOTHING_WAS_RUN or not results.exists():
-            pytest.fail(ended.stderr.strip() or f"whet run ended with {ended.returncode}", pytrace=False)
+        process = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if process.returncode == _NOTHING_WAS_RUN or not results.exists():
+            pytest.fail(process.stderr.strip() or f"whet run ended with {process.returncode}", pytrace=False)
         document = json.loads(results.read_text(encoding="utf-8"))
     run_dir = str(runs / document["run_id"])
     return {
@@ -231,8 +231,6 @@ def _run_on(path: Path, runner: str, cases: list[str]) -> dict[_Key, dict[str, A
 
 def _why(execution: dict[str, Any], start: Path) -> str:
     """Return the message of each failed trial first, since a summary has one line; then the place and the evidence."""
-    from whet.reading.text import path_for_people  # noqa: PLC0415 - see collect
-
     lines: list[str] = []
     for trial in execution["trials"]:
         failure = trial["failure"]

@@ -8,17 +8,26 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from whet.model.comparison import Look, Seen, Until
-from whet.model.event import Looked, Notice, RunEnded, RunEvent, RunStarted, SessionSeen, TrialEnded, TrialStarted
+from whet.model.comparison import RoundAnalysis, Seen, Until
+from whet.model.events import CommandRun, Message
 from whet.model.grade import STATUSES, Failure, FailureClass, Location, Status
 from whet.model.run import Execution, Plan, RunInfo, Runner, Trial, TrialKey, TrialResult
-from whet.model.seen import CommandRun, Message
+from whet.model.run_events import (
+    Looked,
+    Notice,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    SessionSeen,
+    TrialEnded,
+    TrialStarted,
+)
 from whet.model.suite import Case, Check, Limits, Suite, WorkspaceSpec
 from whet.record.folder import JOURNAL_FILE
-from whet.record.journal import Journal
+from whet.record.journal.journal import Journal
 from whet.record.results import JournalResults, write_results
-from whet.report.reporter import Reporter, ReporterContext, ReporterFactory
-from whet.testing.contracts import ContractBroken, want
+from whet.report.contract import Reporter, ReporterContext, ReporterFactory
+from whet.testing.grader_and_format import ContractBroken, want
 
 # Agents and providers say such things.
 _MESSAGE = "expected 3, got <b>4</b> & \x1b[31mred\x1b[0m: naïve\nsecond line"
@@ -40,16 +49,16 @@ def check_reporter(factory: ReporterFactory) -> Shown:
     """
     with tempfile.TemporaryDirectory(prefix="whet-check-") as folder:
         place = Path(folder)
-        shown = _Stage(factory, place).play(_run(place))
-        _Stage(factory, place).play(_run(place, 1, begun=1, interrupted=True))
-        _Stage(factory, place).play(_run(place, 0, begun=1, breaks_off=True))
-        _Stage(factory, place).play(_run(place, 0))
+        output = _ReporterStage(factory, place).play(_run(place))
+        _ReporterStage(factory, place).play(_run(place, 1, begun=1, interrupted=True))
+        _ReporterStage(factory, place).play(_run(place, 0, begun=1, breaks_off=True))
+        _ReporterStage(factory, place).play(_run(place, 0))
         if getattr(factory, "document", False):
             _check_document(factory, place)
-    return shown
+    return output
 
 
-class _Stage:
+class _ReporterStage:
     """A reporter, the streams that it may use, and what it wrote."""
 
     def __init__(self, factory: ReporterFactory, cwd: Path, target: Path | None = None) -> None:
@@ -72,8 +81,8 @@ class _Stage:
         close: Any = getattr(self._reporter, "close", lambda: None)
         _kept("`close`", close)
         _kept("`close`, called again,", close)
-        closed = [name for name in ("stdout", "stderr") if getattr(self._context, name).closed]
-        want(not closed, f"the reporter closes {' and '.join(closed)}, which others use too")
+        closed_streams = [name for name in ("stdout", "stderr") if getattr(self._context, name).closed]
+        want(not closed_streams, f"the reporter closes {' and '.join(closed_streams)}, which others use too")
         self._context.stdout.flush()
         self._context.stderr.flush()
         target = self._target.read_text(encoding="utf-8") if self._target and self._target.is_file() else None
@@ -90,14 +99,14 @@ def _kept(what: str, call: Callable[[], Any]) -> Any:
 def _check_document(factory: ReporterFactory, folder: Path) -> None:
     """A factory with a true `document` writes one document: to its target, or else to stdout."""
     target = folder / "document"
-    shown = _Stage(factory, folder, target).play(_run(folder))
-    want(shown.target is not None, "a `document` with a target does not write it")
-    want(not shown.stdout, f"a `document` with a target writes to stdout as well: {shown.stdout[:200]!r}")
-    printed = _Stage(factory, folder).play(_run(folder)).stdout
-    want(bool(printed), "a `document` without a target writes nothing to stdout")
+    output = _ReporterStage(factory, folder, target).play(_run(folder))
+    want(output.target is not None, "a `document` with a target does not write it")
+    want(not output.stdout, f"a `document` with a target writes to stdout as well: {output.stdout[:200]!r}")
+    text = _ReporterStage(factory, folder).play(_run(folder)).stdout
+    want(bool(text), "a `document` without a target writes nothing to stdout")
 
 
-_LOOK = Look(
+_LOOK = RoundAnalysis(
     round=2,
     seen=(Seen(candidate="new", runner="r", difference=0.1, low=-0.2, high=0.4, verdict="inconclusive", chance=0.4),),
 )
@@ -108,17 +117,17 @@ def _run(
 ) -> Iterator[RunEvent]:
     """Yield the events of a run in which the first *trials* end, or all, and *begun* further ones only begin."""
     plan, info = _plan(folder), _info(folder)
-    planned = list(plan.trials())
-    ended = planned[:trials]
-    yield RunStarted(info=info, plan=plan, done=len(ended) if interrupted else 0)
+    all_trials = list(plan.trials())
+    first_trials = all_trials[:trials]
+    yield RunStarted(info=info, plan=plan, done=len(first_trials) if interrupted else 0)
     yield Notice(level="warning", message=_MESSAGE)
-    for trial in ended:
+    for trial in first_trials:
         yield from _trial(trial)
     yield Looked(look=_LOOK, until=Until(), cost_usd=0.5)
-    for trial in planned[len(ended) :][:begun]:
+    for trial in all_trials[len(first_trials) :][:begun]:
         yield TrialStarted(trial=trial)
     if not breaks_off:
-        yield from _end(info, plan, [trial.key for trial in ended], interrupted=interrupted)
+        yield from _end(info, plan, [trial.key for trial in first_trials], interrupted=interrupted)
 
 
 def _end(info: RunInfo, plan: Plan, ended: Iterable[TrialKey], *, interrupted: bool = False) -> Iterator[RunEvent]:
@@ -186,8 +195,11 @@ def _info(folder: Path) -> RunInfo:
 def _outcome(key: TrialKey) -> TrialResult:
     status: Status = next(status for status in STATUSES if status == key.case)
     is_well = status in {"passed", "unexpected-passed"}
-    failure = Failure(phase="check", code="check-failed", cause="agent", message=_MESSAGE)
-    errored = Failure(phase="agent", code="provider", cause="provider", message=_MESSAGE)
+    failure: Failure | None = Failure(phase="check", code="check-failed", cause="agent", message=_MESSAGE)
+    if is_well:
+        failure = None
+    elif status == "errored":
+        failure = Failure(phase="agent", code="provider", cause="provider", message=_MESSAGE)
     return TrialResult(
         key=key,
         status=status,
@@ -195,6 +207,6 @@ def _outcome(key: TrialKey) -> TrialResult:
         duration_s=1.5,
         started_at="2025-01-02T03:04:05Z",
         artifact_dir=f"trials/{key.case}/{key.runner}/default/{key.number}",
-        failure=None if is_well else errored if status == "errored" else failure,
+        failure=failure,
         failure_class=None if is_well else FailureClass(id="wrong", label="Wrong <answer>"),
     )

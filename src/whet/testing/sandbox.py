@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import anyio
 
 from whet.errors import AgentNotFound, AgentNotStarted, SandboxError
-from whet.ground.descent import become_subreaper
-from whet.ground.sandbox import Availability, Boundary, Command, Ended, Sandbox, Sink, Talk
 from whet.linux import libc
-from whet.testing.contracts import ContractBroken, want
+from whet.sandbox.contract import Availability, Boundary, Command, Ended, Sandbox, Sink, Talk
+from whet.sandbox.process.procfs import become_subreaper
+from whet.testing.grader_and_format import ContractBroken, want
 
 _PR_SET_CHILD_SUBREAPER = 36
 # How long to wait for what should happen at once; only a sandbox that breaks its contract takes this long.
@@ -145,16 +145,16 @@ class Place:
 
 def _alive(mark: str) -> list[int]:
     """Return the processes with *mark* among their arguments that are more than zombies."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 state = (entry / "stat").read_bytes().rpartition(b")")[2].split()[0]
                 if mark.encode() in (entry / "cmdline").read_bytes() and state != b"Z":
-                    found.append(int(entry.name))
+                    pids.append(int(entry.name))
             except OSError:
                 continue
-    return found
+    return pids
 
 
 def _nothing_left(mark: str) -> None:
@@ -175,13 +175,13 @@ def _daemon(mark: str, before: str = "") -> str:
 def _raises(kinds: type[Exception] | tuple[type[Exception], ...], word: str, call: Callable[[], object]) -> None:
     """Fail unless *call* raises one of *kinds*, with *word* in its message."""
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-    wanted = " or ".join(kind.__name__ for kind in kinds)
+    names = " or ".join(kind.__name__ for kind in kinds)
     try:
-        given = call()
+        result = call()
     except kinds as error:
-        want(word in str(error), f'the message of {wanted} does not have "{word}" in it: {error}')
+        want(word in str(error), f'the message of {names} does not have "{word}" in it: {error}')
     else:
-        raise ContractBroken(f"no {wanted} was raised; the call returned {given!r}")
+        raise ContractBroken(f"no {names} was raised; the call returned {result!r}")
 
 
 def _had_enough(chunk: bytes) -> None:
@@ -203,19 +203,19 @@ def has_a_name(sandbox: Sandbox, place: Place) -> None:
 @_promise
 def tells_exit_code_and_output(sandbox: Sandbox, place: Place) -> None:
     """A process gets its input; its exit code and the output of both streams arrive."""
-    ended = place.run(sandbox, "sh", "-c", "cat; echo err >&2; exit 7", stdin=b"from stdin")
-    seen = (ended.exit_code, ended.signal, ended.timed_out)
-    want(seen == (7, None, False), f"exit 7 is (exit_code, signal, timed_out) = {seen}")
+    result = place.run(sandbox, "sh", "-c", "cat; echo err >&2; exit 7", stdin=b"from stdin")
+    facts = (result.exit_code, result.signal, result.timed_out)
+    want(facts == (7, None, False), f"exit 7 is (exit_code, signal, timed_out) = {facts}")
     want(bytes(place.out) == b"from stdin", f"stdout is {bytes(place.out)!r}")
     want(bytes(place.err) == b"err\n", f"stderr is {bytes(place.err)!r}")
-    want(ended.duration_s >= 0, f"duration_s is {ended.duration_s}")
+    want(result.duration_s >= 0, f"duration_s is {result.duration_s}")
 
 
 @_promise
 def gives_empty_input(sandbox: Sandbox, place: Place) -> None:
     """Without input, standard input is empty."""
-    ended = place.run(sandbox, "cat")
-    want((ended.exit_code, bytes(place.out)) == (0, b""), f"cat ended with {ended.exit_code}: {bytes(place.out)!r}")
+    result = place.run(sandbox, "cat")
+    want((result.exit_code, bytes(place.out)) == (0, b""), f"cat ended with {result.exit_code}: {bytes(place.out)!r}")
 
 
 @_promise
@@ -234,18 +234,18 @@ def keeps_environment_and_folder(sandbox: Sandbox, place: Place) -> None:
 @_promise
 def tells_a_signal(sandbox: Sandbox, place: Place) -> None:
     """The death of a process by a signal is neither an exit nor a timeout."""
-    ended = place.run(sandbox, "sh", "-c", "kill -KILL $$")
-    want(not ended.timed_out, "timed_out is true")
+    result = place.run(sandbox, "sh", "-c", "kill -KILL $$")
+    want(not result.timed_out, "timed_out is true")
     # From a process namespace, the number comes back as an exit code, as from a shell.
-    is_told = ended.signal == signal.SIGKILL or ended.exit_code == 128 + signal.SIGKILL
-    want(is_told, f"exit_code is {ended.exit_code}, signal is {ended.signal}")
+    is_told = result.signal == signal.SIGKILL or result.exit_code == 128 + signal.SIGKILL
+    want(is_told, f"exit_code is {result.exit_code}, signal is {result.signal}")
 
 
 @_promise
 def stops_at_the_time_limit(sandbox: Sandbox, place: Place) -> None:
     """A time limit stops a process that ignores SIGTERM."""
-    ended = place.run(sandbox, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", timeout_s=0.3)
-    want(ended.timed_out, "timed_out is false")
+    result = place.run(sandbox, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", timeout_s=0.3)
+    want(result.timed_out, "timed_out is false")
 
 
 @_promise
@@ -291,9 +291,9 @@ def gives_all_output(sandbox: Sandbox, place: Place) -> None:
 def gives_last_words(sandbox: Sandbox, place: Place) -> None:
     """All that a process printed arrives also if it does not wait for its reader, as Node programs do."""
     script = "import os; os.set_blocking(1, False); os._exit(os.write(1, b'x' * 500_000) != 500_000)"
-    ended = place.run(sandbox, "python3", "-c", script)
-    seen = (ended.exit_code, len(place.out))
-    want(seen == (0, 500_000), f"(exit_code, bytes) = {seen}, not (0, 500000)")
+    result = place.run(sandbox, "python3", "-c", script)
+    facts = (result.exit_code, len(place.out))
+    want(facts == (0, 500_000), f"(exit_code, bytes) = {facts}, not (0, 500000)")
 
 
 @_promise
@@ -318,8 +318,8 @@ def ends_what_a_process_left(sandbox: Sandbox, place: Place) -> None:
 def ends_all_at_the_time_limit(sandbox: Sandbox, place: Place) -> None:
     """Nothing outlives a time limit."""
     mark = _mark()
-    ended = place.run(sandbox, "sh", "-c", _daemon(mark) + "sleep 600", timeout_s=1)
-    want(ended.timed_out, "timed_out is false")
+    result = place.run(sandbox, "sh", "-c", _daemon(mark) + "sleep 600", timeout_s=1)
+    want(result.timed_out, "timed_out is false")
     _nothing_left(mark)
 
 
@@ -330,14 +330,14 @@ def ends_all_when_cancelled(sandbox: Sandbox, place: Place) -> None:
     script = _daemon(mark, "trap '' TERM; ") + "echo ready; sleep 600"
 
     async def work() -> None:
-        begun = anyio.Event()
+        start = anyio.Event()
 
         async def run() -> None:
-            await place.start(sandbox, "sh", "-c", script, out=lambda _: begun.set())
+            await place.start(sandbox, "sh", "-c", script, out=lambda _: start.set())
 
         async with anyio.create_task_group() as group:
             group.start_soon(run)
-            await begun.wait()
+            await start.wait()
             group.cancel_scope.cancel()
 
     anyio.run(work)
@@ -350,14 +350,14 @@ def leaves_others_alone(sandbox: Sandbox, place: Place) -> None:
     codes: dict[str, int | None] = {}
     places = {name: Place(place.workspace / name) for name in ("long", "short")}
     scripts = {
-        # It works through a child that left its session, as agents' shell tools do.
+        # The command works through a child that left its session, as agents' shell tools do.
         "long": "setsid -w sh -c 'sleep 1; echo done'",
         "short": "sleep 0.2; (setsid sleep 600 &); exit 0",
     }
 
     async def run(name: str) -> None:
-        ended = await places[name].start(sandbox, "sh", "-c", scripts[name])
-        codes[name] = ended.exit_code
+        result = await places[name].start(sandbox, "sh", "-c", scripts[name])
+        codes[name] = result.exit_code
 
     async def work() -> None:
         async with anyio.create_task_group() as group:
@@ -432,8 +432,8 @@ def tells_how_an_open_process_ended(sandbox: Sandbox, place: Place) -> None:
             await talk.over()
         return talk.ended
 
-    ended = anyio.run(work)
-    want(ended is not None and ended.exit_code == 3, f"it ended with exit code 3, and `ended` says {ended}")  # noqa: PLR2004
+    result = anyio.run(work)
+    want(result is not None and result.exit_code == 3, f"it ended with exit code 3, and `ended` says {result}")  # noqa: PLR2004
 
 
 @_promise
@@ -441,8 +441,8 @@ def ends_what_an_open_process_left(sandbox: Sandbox, place: Place) -> None:
     """Nothing outlives an open process."""
     for number, ending in enumerate(("cat", "trap '' TERM; sleep 600", "exit 3")):
         mark = _mark()
-        own = Place(place.workspace / str(number))
-        own.talk(sandbox, _daemon(mark) + f"echo ready; {ending}", b"hello\n")
+        inner_place = Place(place.workspace / str(number))
+        inner_place.talk(sandbox, _daemon(mark) + f"echo ready; {ending}", b"hello\n")
         _nothing_left(mark)
 
 
@@ -450,7 +450,7 @@ def ends_what_an_open_process_left(sandbox: Sandbox, place: Place) -> None:
 def stops_all_of_an_open_process_while_it_is_paused(sandbox: Sandbox, place: Place) -> None:
     """While it is paused, neither an open process nor what it started does anything; both go on afterwards."""
     count = "while :; do echo >> $0; sleep 0.01; done"
-    started = "".join(f"{how} sh -c '{count}' {name} & " for how, name in (("", "beside"), ("setsid", "away")))
+    children = "".join(f"{how} sh -c '{count}' {name} & " for how, name in (("", "beside"), ("setsid", "away")))
     files = [place.workspace / name for name in ("beside", "away")]
 
     def sizes() -> list[int]:
@@ -462,7 +462,7 @@ def stops_all_of_an_open_process_while_it_is_paused(sandbox: Sandbox, place: Pla
                 await anyio.sleep(0.01)
 
     async def work() -> None:
-        async with place.open(sandbox, "sh", "-c", f"{started} cat > heard") as talk:
+        async with place.open(sandbox, "sh", "-c", f"{children} cat > heard") as talk:
             await grown([0, 0])
             async with talk.paused():
                 before = sizes()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 from msgspec import Struct, convert
 
-from whet.model import wire
 from whet.model.run import ExecutionKey, SnapshotOutcome
 from whet.model.session import Usage
 from whet.model.spending import Bill, Spending
-from whet.reading.files import open_file
-from whet.record.results_document import (
+from whet.record.document import (
     CaseHead,
     ExecutionHead,
     RecordFacts,
@@ -23,20 +20,15 @@ from whet.record.results_document import (
 )
 from whet.record.run_file import RunFile
 
-_LARGEST_HEAD = 64 * 1024 * 1024
-_CASES = b',\n  "cases": ['
-_RECORD = b'\n  ],\n  "record": '
-_PIECE = 1 << 20
 
-
-class _Case(CaseHead):
+class _CaseWithHeads(CaseHead):
     executions: tuple[ExecutionHead, ...]
 
 
 class ResultsShown(RunFigures):
     """What results.json says, without trials; of its head alone, also without cases."""
 
-    cases: tuple[_Case, ...] = ()
+    cases: tuple[_CaseWithHeads, ...] = ()
     record: RecordFacts | None = None
 
 
@@ -50,12 +42,9 @@ class PlannedExecution(Struct):
 
 
 def spending_in(figures: RunFigures) -> Spending:
-    """Return what trials that ended were paid for; an older whet knew only of agents and users."""
+    """Return what trials that ended were paid for."""
     spending = figures.spending
-    if spending is not None:
-        return Spending(agents=_bill(spending.agents), judge=_bill(spending.judge), users=_bill(spending.users))
-    agents = _usage(figures.total_usage) - _usage(figures.interrupted_usage) - _usage(figures.unpaid_usage)
-    return Spending(agents=Bill(usage=agents), users=Bill(usage=_usage(figures.user_usage)))
+    return Spending(agents=_bill(spending.agents), judge=_bill(spending.judge), users=_bill(spending.users))
 
 
 def _bill(bill: WrittenBill) -> Bill:
@@ -75,13 +64,13 @@ def begin_of(name: str) -> str | None:
     return began.isoformat(timespec="milliseconds")
 
 
-def planned_executions(asked: RunFile, arms: Iterable[str]) -> Iterator[tuple[ExecutionKey, PlannedExecution]]:
+def planned_executions(run_file: RunFile, arms: Iterable[str]) -> Iterator[tuple[ExecutionKey, PlannedExecution]]:
     """Yield the executions that run.json lists for people: `CASE@RUNNER/ARM xTRIALS`."""
     ends = sorted(arms, key=len, reverse=True)
-    for line in asked.plan:
+    for line in run_file.plan:
         name, _, trials = line.rpartition(" x")
         arm = next((arm for arm in ends if name.endswith(f"/{arm}")), None)
-        case = next((case for case in _before_at(name) if case in asked.weights), None)
+        case = next((case for case in _before_at(name) if case in run_file.weights), None)
         if arm is not None and case is not None:
             runner = name[len(case) + 1 : -len(arm) - 1]
             yield (case, runner, arm), PlannedExecution(int(trials) if trials.isdecimal() else None)
@@ -92,20 +81,3 @@ def _before_at(name: str) -> Iterator[str]:
     at = len(name)
     while (at := name.rfind("@", 0, at)) > 0:
         yield name[:at]
-
-
-def read_head(path: Path) -> ResultsShown:
-    """Return what results.json says before its cases and after them."""
-    with open_file(path) as file:
-        data = bytearray()
-        while data.find(_CASES, max(0, len(data) - _PIECE - len(_CASES))) < 0:
-            piece = file.read(_PIECE)
-            data += piece
-            # JSON has no zeros, and a file may have a hole of any size.
-            if not piece or len(data) > _LARGEST_HEAD or b"\0" in piece:
-                # Another tool wrote it, or an older whet.
-                return wire.decode_file(path, ResultsShown)
-        file.seek(max(0, path.stat().st_size - _PIECE))
-        _, found, record = file.read().rpartition(_RECORD)
-    whole = bytes(data[: data.index(_CASES)]) + (b',"record":' + record if found else b"}")
-    return wire.decode(whole, ResultsShown)

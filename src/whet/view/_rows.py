@@ -6,22 +6,25 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from whet.reading.text import one_line
-from whet.record.rows import TrialRow
+from whet.record.read.rows import TrialRow
 from whet.report.finding import message_of
-from whet.report.view_documents import ErroredGroup, Row
+from whet.report.reason import parted_reason
+from whet.view.documents import ErroredGroup, TrialLine
 
 _LONGEST_REASON = 160
+_OWN_CLASSES = frozenset({"assertion", "grader", "unexpected-passed", "wrong-answer"})
 
 
-def cells_of(row: Row) -> list[Any]:
+def cells_of(row: TrialLine) -> list[Any]:
     """Return the values of a row, in order."""
-    return [getattr(row, name) for name in Row.__struct_fields__]
+    return [getattr(row, name) for name in TrialLine.__struct_fields__]
 
 
-def shown_row(row: TrialRow) -> Row:
+def shown_row(row: TrialRow) -> TrialLine:
     """Return a trial as a table shows it."""
     failure = row.failure
-    return Row(
+    reason, more = (None, None) if row.status == "passed" else _reason(message_of(row))
+    return TrialLine(
         number=row.key.number,
         status=row.status,
         score=row.score,
@@ -32,8 +35,30 @@ def shown_row(row: TrialRow) -> Row:
         failure_code=failure.code if failure else None,
         failure_cause=failure.cause if failure else None,
         failure_class=row.failure_class.id if row.failure_class else None,
-        reason=None if row.status == "passed" else one_line(message_of(row)[: 4 * _LONGEST_REASON], _LONGEST_REASON),
+        reason=reason,
+        more=more,
+        counting=row.counting_status,
+        attempts=max(1, len(row.attempts)),
+        label=_label(row),
     )
+
+
+def _label(row: TrialRow) -> str | None:
+    """Return what the author of the suite calls a failure; a class of whet itself says less than the reason."""
+    failure_class = row.failure_class
+    if failure_class is None or row.status == "errored" or failure_class.id in _OWN_CLASSES:
+        return None
+    return failure_class.label or failure_class.id
+
+
+def _reason(message: str) -> tuple[str | None, str | None]:
+    """Return the line of a message that says most, and what follows it."""
+    head, rest = parted_reason(message)
+    return _beginning(head) or None, rest or None
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 1]}\u2026"
 
 
 def errored_groups(rows: Iterable[TrialRow]) -> Iterator[ErroredGroup]:

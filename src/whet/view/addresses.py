@@ -12,16 +12,19 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from whet.errors import UsageError, WhetError
-from whet.model import wire
+from whet.model import codec
 from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, is_locked
-from whet.record.inside import open_inside
 from whet.record.notes import NOTES_FILE, Note, Notes, Verdict, add_note, agreement, new_note, read_notes, remove_note
-from whet.record.rows import RowKey
-from whet.report.view_compare import compare_document
-from whet.report.view_documents import Agreement, Document, HistoryDocument, NotesDocument, RunHead, RunList, trial_key
-from whet.report.view_history import history_document, of_suite
-from whet.report.view_run import RunView
-from whet.report.view_trial import MOST_EVENTS, TrialViews, events_document
+from whet.record.read.rows import RowKey
+from whet.record.safe_open import open_inside
+from whet.view.case import case_document
+from whet.view.compare import compare_document
+from whet.view.documents import Agreement, NotesDocument, RunList, ShownRun, ViewDocument, trial_key
+from whet.view.history.document import history_document, of_suite
+from whet.view.history.documents import HistoryDocument
+from whet.view.run import RunView
+from whet.view.search import search_document
+from whet.view.trial import MOST_EVENTS, TrialViews, events_document
 
 # More are not listed: they are too many to read, and each takes a moment.
 MOST_RUNS = 1000
@@ -44,7 +47,7 @@ class NoteBody(Struct, forbid_unknown_fields=True):
     by: str | None = None
 
 
-class _Kept(Struct):
+class _ViewEntry(Struct):
     stamp: _Stamp
     view: RunView
     trials: TrialViews
@@ -58,32 +61,32 @@ class Views:
         self._private = private
         # One at a time: two pages that ask for the same run must not both read it.
         self.lock = threading.RLock()
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._heads: dict[str, tuple[_Stamp, RunHead]] = {}
+        self._kept: OrderedDict[str, _ViewEntry] = OrderedDict()
+        self._heads: dict[str, tuple[_Stamp, ShownRun]] = {}
 
-    def head(self, name: str, folder: Path) -> RunHead:
+    def head(self, name: str, folder: Path) -> ShownRun:
         """Return a run as a list shows it."""
         stamp = _stamp(folder)
-        known = self._heads.get(name)
-        if known is None or known[0] != stamp:
+        entry = self._heads.get(name)
+        if entry is None or entry[0] != stamp:
             if len(self._heads) > 2 * MOST_RUNS:
                 self._heads.clear()
-            kept = self._kept.get(name)
-            view = kept.view if kept is not None and kept.stamp == stamp else self._new(name, folder)
-            known = self._heads[name] = (stamp, view.head)
-        return known[1]
+            view_entry = self._kept.get(name)
+            view = view_entry.view if view_entry is not None and view_entry.stamp == stamp else self._new(name, folder)
+            entry = self._heads[name] = (stamp, view.head)
+        return entry[1]
 
     def find(self, name: str, folder: Path) -> tuple[RunView, TrialViews]:
         """Return a run and its trials, as the record is now."""
         stamp = _stamp(folder)
-        known = self._kept.get(name)
-        if known is None or known.stamp != stamp:
+        entry = self._kept.get(name)
+        if entry is None or entry.stamp != stamp:
             view = self._new(name, folder)
-            known = self._kept[name] = _Kept(stamp, view, TrialViews(view))
+            entry = self._kept[name] = _ViewEntry(stamp, view, TrialViews(view))
         self._kept.move_to_end(name)
         while len(self._kept) > _KEPT_VIEWS:
             self._kept.popitem(last=False)
-        return known.view, known.trials
+        return entry.view, entry.trials
 
     def _new(self, name: str, folder: Path) -> RunView:
         return RunView(folder, name=name, running=self._running, private=self._private)
@@ -100,13 +103,13 @@ class Runs:
 
     def folders(self) -> dict[str, Path]:
         """Return the folder of each run by its id, oldest first; two folders with one name have two ids."""
-        found: dict[str, Path] = {}
+        folders: dict[str, Path] = {}
         for folder in list(self._folders())[-MOST_RUNS:]:
             name, number = folder.name, 2
-            while name in found:
+            while name in folders:
                 name, number = f"{folder.name}~{number}", number + 1
-            found[name] = folder
-        return found
+            folders[name] = folder
+        return folders
 
     def list(self) -> RunList:
         """Return the runs, newest first."""
@@ -140,21 +143,25 @@ class Runs:
     def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """Return the document at an address as JSON; raises `Missing`."""
         parts = [unquote(part, errors="replace") for part in path.split("/")]
-        asked = query or {}
+        parameters = query or {}
         match parts:
             case ["runs", run, "events", *folder] if folder:
                 with self._lock:
                     view = self.view(run)
-                count = _number(asked.get("count"), MOST_EVENTS)
-                found = events_document(view, "/".join(folder), _number(asked.get("from"), 0), count)
-                if found is None:
+                count = _number(parameters.get("count"), MOST_EVENTS)
+                events = events_document(view, "/".join(folder), _number(parameters.get("from"), 0), count)
+                if events is None:
                     raise Missing("there are no such events")
-                return found
+                return events
+            case ["runs", run, "search"]:
+                with self._lock:
+                    view = self.view(run)
+                return codec.encode(search_document(view, parameters.get("q", "")))
             case _:
                 with self._lock:
-                    return wire.encode(self._document(parts, asked))
+                    return codec.encode(self._document(parts, parameters))
 
-    def _document(self, parts: Sequence[str], query: Mapping[str, str]) -> Document:  # noqa: PLR0911 - a table
+    def _document(self, parts: Sequence[str], query: Mapping[str, str]) -> ViewDocument:  # noqa: PLR0911 - a table
         match parts:
             case ["runs"]:
                 return self.list()
@@ -165,10 +172,14 @@ class Runs:
             case ["runs", run, "notes"]:
                 return self.notes(run)
             case ["runs", run, "trials", case, runner, arm, number]:
-                found = self.trials(run).document(_key(case, runner, arm, number))
-                if found is None:
-                    raise Missing("there is no such trial, or it has not ended")
-                return found
+                return _found(
+                    self.trials(run).document(_key(case, runner, arm, number)),
+                    "there is no such trial, or it has not ended",
+                )
+            case ["runs", run, "cases", case]:
+                return _found(
+                    case_document(self.view(run), case), "there is no such case, or none of its trials has ended"
+                )
             case ["compare", before, after]:
                 return compare_document(self.view(before), self.view(after))
             case ["history", suite]:
@@ -183,10 +194,10 @@ class Runs:
     def history(self, suite: str) -> HistoryDocument:
         """Return the history of a suite."""
         views = [RunView(folder, name=name) for name, folder in self.folders().items()]
-        own = of_suite(views, suite)
-        if not own:
+        suite_views = of_suite(views, suite)
+        if not suite_views:
             raise Missing(f'there is no run of the suite "{suite}"')
-        return history_document(suite, own)
+        return history_document(suite, suite_views)
 
     def file(self, path: str) -> BinaryIO:
         """Open the file at an address; raises `Missing`."""
@@ -195,12 +206,12 @@ class Runs:
             case ["runs", run, "files", *inner] if inner:
                 with self._lock:
                     root = self.view(run).run_dir
-                found = open_inside(root, "/".join(inner))
-                if found is not None:
-                    return found
+                file = open_inside(root, "/".join(inner))
+                if file is not None:
+                    return file
         raise Missing("there is no such file")
 
-    def add_note(self, path: str, body: bytes) -> Note:
+    def add(self, path: str, body: bytes) -> Note:
         """Keep a note on the trial at an address; raises `Missing`, or `UsageError` if it is none."""
         with self._lock:
             match [unquote(part) for part in path.split("/")]:
@@ -213,7 +224,7 @@ class Runs:
                     return note
         raise Missing("there is no such document")
 
-    def remove_note(self, path: str) -> None:
+    def remove(self, path: str) -> None:
         """Remove the note at an address; raises `Missing`."""
         with self._lock:
             match [unquote(part) for part in path.split("/")]:
@@ -223,23 +234,30 @@ class Runs:
         raise Missing("there is no such note")
 
 
+def _found(document: ViewDocument | None, problem: str) -> ViewDocument:
+    """Return a document that is there; raises `Missing`."""
+    if document is None:
+        raise Missing(problem)
+    return document
+
+
 def read_note(body: bytes) -> Note:
     """Return the note in the body of a request."""
     try:
-        given = wire.decode(body, NoteBody)
-    except wire.WireError as error:
+        note_body = codec.decode(body, NoteBody)
+    except codec.WireError as error:
         raise UsageError(f"this is not a note: {error.message}") from error
-    return new_note(given.text, given.verdict, given.by)
+    return new_note(note_body.text, note_body.verdict, note_body.by)
 
 
 def notes_document(view: RunView, notes: Notes) -> NotesDocument:
     """Return the *notes* on the trials of a run, and how often people agree with whet."""
-    found = agreement(notes, {key: row.status for key, row in view.rows.rows.items()})
+    rate = agreement(notes, {key: row.status for key, row in view.rows.rows.items()})
     return NotesDocument(
-        notes={trial_key(key): own for key, own in notes.items()},
+        notes={trial_key(key): trial_notes for key, trial_notes in notes.items()},
         agreement=Agreement(judged=0, agreed=0)
-        if found is None
-        else Agreement(judged=found.total, agreed=found.passed, value=found.value, low=found.low, high=found.high),
+        if rate is None
+        else Agreement(judged=rate.total, agreed=rate.passed, value=rate.value, low=rate.low, high=rate.high),
     )
 
 
@@ -256,11 +274,11 @@ def _number(text: str | None, default: int) -> int:
 
 def _stamp(folder: Path) -> _Stamp:
     """Return what changes whenever the record does."""
-    found: list[object] = [is_locked(folder)]
+    parts: list[object] = [is_locked(folder)]
     for name in (RUN_FILE, JOURNAL_FILE, RESULTS_FILE, NOTES_FILE):
         try:
-            seen = (folder / name).lstat()
-            found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
+            status = (folder / name).lstat()
+            parts.append((status.st_mtime_ns, status.st_size, status.st_ino))
         except OSError:
-            found.append(None)
-    return tuple(found)
+            parts.append(None)
+    return tuple(parts)

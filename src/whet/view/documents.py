@@ -11,16 +11,22 @@ from urllib.parse import quote
 
 from msgspec import Struct, field
 
-from whet.grade.scores import ArmScore
-from whet.model.benchmark import Interval
-from whet.model.comparison import Comparison, Decision, Look, Stop, Until
-from whet.model.grade import Rate, Status
-from whet.model.run import SnapshotOutcome
+from whet.decide.scores import ArmScore
+from whet.model.callable import Interval
+from whet.model.comparison import Comparison, Decision, RoundAnalysis, Stop, Until
+from whet.model.grade import Rate, Status, TriggerFigures
+from whet.model.run import RunWarning, SnapshotOutcome
 from whet.model.session import SessionSummary
+from whet.model.skills import SkillLoads
 from whet.model.spending import Spender, Spending
+from whet.model.suite import Part
+from whet.record.contents.differences import ContentDifference
+from whet.record.document import WrittenLift, WrittenTrial
+from whet.record.judging.tries import JudgeTry
 from whet.record.notes import Note
-from whet.record.results_document import WrittenLift, WrittenTrial
-from whet.record.rows import RowKey
+from whet.record.read.ratings import ItemRating
+from whet.record.read.rows import RowKey
+from whet.report.decisions.verdicts import VerdictWord
 
 Schema = Literal["whet/view/1"]
 SCHEMA: Schema = "whet/view/1"
@@ -30,12 +36,12 @@ RunStatus = Literal["running", "completed", "interrupted", "unfinished", "unread
 
 def address(*parts: str) -> str:
     """Return the address of a document; each part is encoded by itself, also its slashes."""
-    return "/".join(map(_quoted, parts))
+    return "/".join(map(_quote_part, parts))
 
 
 # The trials of a run share most parts of their addresses.
 @lru_cache(maxsize=4096)
-def _quoted(part: str) -> str:
+def _quote_part(part: str) -> str:
     return quote(part, safe="", errors="replace")
 
 
@@ -49,8 +55,8 @@ def trial_key(key: RowKey) -> str:
     return address(*trial_parts(key))
 
 
-class Document(Struct, kw_only=True):
-    """What every document has."""
+class ViewDocument(Struct, kw_only=True):
+    """What the document of every page has."""
 
     schema: Schema = SCHEMA
 
@@ -66,15 +72,20 @@ class ShownRate(Struct, kw_only=True):
 
 
 class ShownDecision(Struct, kw_only=True):
-    """What the first comparison of a run says."""
+    """What a run says of a candidate: on several runners, what it says of the one where it is worst."""
 
     candidate: str
     baseline: str
     runner: str | None
     verdict: Decision
+    # With a goal, whether it was reached: cheaper, dearer and so on.
+    word: VerdictWord
     difference: float
     low: float
     high: float
+    # What the page of the run says of the candidate: how often it went as expected, or its mean score if `scored`.
+    rate: Interval
+    scored: bool
 
 
 class ShownBill(Struct, kw_only=True):
@@ -94,7 +105,7 @@ def shown_bills(spending: Spending) -> tuple[ShownBill, ...]:
     )
 
 
-class RunHead(Struct, kw_only=True):
+class ShownRun(Struct, kw_only=True):
     """A run in a list."""
 
     id: str
@@ -111,7 +122,12 @@ class RunHead(Struct, kw_only=True):
     cost_usd: float | None = None
     spent: tuple[ShownBill, ...] = ()
     arms: tuple[str, ...] = ()
+    # That of the best candidate, and that of each.
     decision: ShownDecision | None = None
+    decisions: tuple[ShownDecision, ...] = ()
+    # The skill of its candidate, and the commit that the skill is of.
+    skill: str | None = None
+    commit: str | None = None
     label: str | None = None
     problem: str | None = None
     # What only the service knows.
@@ -121,11 +137,11 @@ class RunHead(Struct, kw_only=True):
     cancelling: bool = False
 
 
-class RunList(Document, kw_only=True):
+class RunList(ViewDocument, kw_only=True):
     """The runs that there are, newest first."""
 
     project: str
-    runs: tuple[RunHead, ...]
+    runs: tuple[ShownRun, ...]
 
 
 class ShownArm(Struct, kw_only=True):
@@ -155,7 +171,7 @@ class ShownRunner(Struct, kw_only=True):
     model: str | None = None
 
 
-class Row(Struct, array_like=True, kw_only=True):
+class TrialLine(Struct, array_like=True, kw_only=True):
     """A trial in a table: an array, because there may be very many."""
 
     number: int
@@ -168,7 +184,14 @@ class Row(Struct, array_like=True, kw_only=True):
     failure_code: str | None
     failure_cause: str | None
     failure_class: str | None
+    # What to read first, and what follows it, as far as a search needs it.
     reason: str | None
+    more: str | None
+    # How the first attempt ended that did not error: rates and comparisons count this one.
+    counting: Status
+    attempts: int
+    # What the author calls the failure.
+    label: str | None
 
 
 class ShownExecution(Struct, kw_only=True):
@@ -182,7 +205,7 @@ class ShownExecution(Struct, kw_only=True):
     rate: Rate | None
     snapshot: SnapshotOutcome | None
     planned: int | None
-    trials: tuple[Row, ...]
+    trials: tuple[TrialLine, ...]
 
 
 class ShownCase(Struct, kw_only=True):
@@ -191,38 +214,85 @@ class ShownCase(Struct, kw_only=True):
     id: str
     tags: tuple[str, ...]
     weight: float | None
+    lost_checks: tuple[str, ...] = ()
+    split: Part | None = None
     passed: bool
     executions: tuple[ShownExecution, ...]
 
 
-class RunDocument(Document, kw_only=True):
+class ArmDifferences(Struct, kw_only=True):
+    """What differs between a candidate and its baseline, in one line and one by one."""
+
+    candidate: str
+    baseline: str
+    differs: str
+    differences: tuple[ContentDifference, ...]
+
+
+class ShownCommand(Struct, kw_only=True):
+    """What to type to do something about a run or a trial."""
+
+    does: str
+    command: str
+
+
+class ArmRatings(Struct, kw_only=True):
+    """How the items of rubrics were rated in an arm on a runner."""
+
+    arm: str
+    runner: str
+    items: tuple[ItemRating, ...]
+
+
+class RunDocument(ViewDocument, kw_only=True):
     """A run with all its trials."""
 
-    run: RunHead
+    run: ShownRun
     facts: tuple[tuple[str, str], ...] = ()
     arms: tuple[ShownArm, ...] = ()
+    differences: tuple[ArmDifferences, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     lift: tuple[WrittenLift, ...] = ()
-    looks: tuple[Look, ...] = ()
+    looks: tuple[RoundAnalysis, ...] = ()
     until: Until | None = None
     stopped: Stop | None = None
     scores: tuple[ArmScore, ...] = ()
+    skill_loads: tuple[SkillLoads, ...] = ()
+    triggers: tuple[TriggerFigures, ...] = ()
     voided: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Of a judge that is the agent on trial, or of its family.
+    warnings: tuple[RunWarning, ...] = ()
+    # What was found when the judge was asked again, the newest first.
+    judge_tries: tuple[JudgeTry, ...] = ()
     errored: tuple[ErroredGroup, ...] = ()
+    # If arms were compared and a judge rated items of a rubric.
+    ratings: tuple[ArmRatings, ...] = ()
     runners: tuple[ShownRunner, ...] = ()
     cases: tuple[ShownCase, ...] = ()
     offset: int = 0
     notes: dict[str, int] = field(default_factory=dict)
     previous: str | None = None
+    # What only the machine of the run can do.
+    commands: tuple[ShownCommand, ...] = ()
 
 
-class RowsDocument(Document, kw_only=True):
+class RunningTrial(Struct, kw_only=True):
+    """A trial under way, by its key, and when its last attempt began."""
+
+    key: str
+    since: str
+
+
+class RowsDocument(ViewDocument, kw_only=True):
     """The trials that ended since a place in the journal; each row has case, runner and arm before it."""
 
     offset: int
     status: RunStatus
+    # The figures of the whole run so far, if they may have changed.
+    run: ShownRun | None = None
     rows: tuple[list[Any], ...]
-    looks: tuple[Look, ...] = ()
+    running: tuple[RunningTrial, ...] = ()
+    looks: tuple[RoundAnalysis, ...] = ()
 
 
 class ShownPrompt(Struct, kw_only=True):
@@ -276,19 +346,74 @@ class ShownAttempt(Struct, kw_only=True):
     problem: str | None = None
 
 
-class TrialDocument(Document, kw_only=True):
+class ShownSource(Struct, kw_only=True):
+    """Lines of a suite around the place where a check decided, as the run found them."""
+
+    file: str
+    line: int
+    first: int = 0
+    lines: tuple[str, ...] = ()
+    function: str | None = None
+
+
+class TrialDocument(ViewDocument, kw_only=True):
     """A trial with all that it left, but its events."""
 
     run: str
     suite: str | None
     key: RowKey
     trial: WrittenTrial | None = None
+    # If it has not ended yet: when its attempt began.
+    since: str | None = None
     case: ShownPrompt
     siblings: Siblings = field(default_factory=Siblings)
     others: tuple[str, ...] = ()
     attempts: tuple[ShownAttempt, ...] = ()
     notes: tuple[Note, ...] = ()
+    sources: tuple[ShownSource, ...] = ()
+    # What only the machine of the run knows.
+    commands: tuple[ShownCommand, ...] = ()
     problem: str | None = None
+
+
+class CheckCount(Struct, kw_only=True):
+    """How often a check held."""
+
+    check: str
+    held: int
+    total: int
+
+
+class ReasonGroup(Struct, kw_only=True):
+    """Trials that did not pass for the same reason, and what the first of them saw."""
+
+    reason: str
+    status: Status
+    first: str
+    seen: str = ""
+    count: int = 0
+
+
+class ShownCaseExecution(Struct, kw_only=True):
+    """The trials of a case on one runner in one arm: their checks, why they failed, and a typical one."""
+
+    runner: str
+    arm: str
+    trials: int
+    checks: tuple[CheckCount, ...]
+    reasons: tuple[ReasonGroup, ...]
+    typical: str
+    items: tuple[ItemRating, ...] = ()
+
+
+class CaseByArms(ViewDocument, kw_only=True):
+    """A case in each arm, and a trial that passed beside one that failed."""
+
+    run: str
+    suite: str | None
+    case: str
+    executions: tuple[ShownCaseExecution, ...]
+    beside: tuple[str, str] | None = None
 
 
 class MovedCase(Struct, kw_only=True):
@@ -301,72 +426,24 @@ class MovedCase(Struct, kw_only=True):
     before: float
     after: float
     may_be_chance: bool
+    # A trial of each run that ended differently.
+    beside: tuple[str, str] | None = None
 
 
-class CompareDocument(Document, kw_only=True):
+class CompareDocument(ViewDocument, kw_only=True):
     """Two runs beside each other; `refused` says why they cannot be compared."""
 
-    a: RunHead
-    b: RunHead
+    a: ShownRun
+    b: ShownRun
     comparisons: tuple[Comparison, ...] = ()
     refused: str | None = None
     newly_failing: tuple[str, ...] = ()
     newly_passing: tuple[str, ...] = ()
     moved: tuple[MovedCase, ...] = ()
-    skill_diff: str = ""
-    prompt_diff: str = ""
+    differs: str = ""
+    differences: tuple[ContentDifference, ...] = ()
     costs: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-class DecidedChange(Struct, kw_only=True):
-    """How a run differs from the last one on other content."""
-
-    verdict: Decision
-    difference: float
-    low: float
-    high: float
-    run: str
-    # If it was run on several.
-    runner: str | None = None
-
-
-class HistoryPoint(Struct, kw_only=True):
-    """One run of a suite."""
-
-    run: str
-    started_at: str | None
-    commit: str | None
-    skill: str | None
-    rate: ShownRate | None
-    # The arms that the rate is of, and how many of the suite's cases ran.
-    arms: tuple[str, ...]
-    cases: int
-    cases_of_suite: int
-    counts: dict[str, int]
-    cost_usd: float | None
-    spent: tuple[ShownBill, ...] = ()
-    changed: DecidedChange | None
-    content: str
-    problem: str | None = None
-
-
-class FlakyCase(Struct, kw_only=True):
-    """An execution whose trials end differently on the same content: `changes` of `runs` pairs of runs."""
-
-    case: str
-    runner: str
-    arm: str
-    changes: int
-    runs: int
-
-
-class HistoryDocument(Document, kw_only=True):
-    """The runs of a suite, oldest first."""
-
-    suite: str
-    points: tuple[HistoryPoint, ...]
-    flaky: tuple[FlakyCase, ...] = ()
 
 
 class Agreement(Struct, kw_only=True):
@@ -379,22 +456,24 @@ class Agreement(Struct, kw_only=True):
     high: float | None = None
 
 
-class NotesDocument(Document, kw_only=True):
+class NotesDocument(ViewDocument, kw_only=True):
     """The notes of people on the trials of a run, by trial."""
 
     notes: dict[str, tuple[Note, ...]]
     agreement: Agreement
 
 
-class Problem(Document, kw_only=True):
+class MissingDocument(ViewDocument, kw_only=True):
     """Why there is no such document."""
 
     problem: str
 
 
-def shown_rate(found: Rate | Interval | None) -> ShownRate | None:
+def shown_rate(rate: Rate | Interval | None) -> ShownRate | None:
     """Return a rate as it is shown."""
-    if found is None:
+    if rate is None:
         return None
-    counted = {"passed": found.passed, "total": found.total} if isinstance(found, Rate) else {}
-    return ShownRate(value=found.value, low=found.low, high=found.high, **counted)
+    shown = ShownRate(value=rate.value, low=rate.low, high=rate.high)
+    if isinstance(rate, Rate):
+        shown.passed, shown.total = rate.passed, rate.total
+    return shown

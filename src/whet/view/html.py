@@ -14,19 +14,20 @@ from urllib.parse import quote
 import msgspec
 
 from whet.errors import StoreError
-from whet.model import wire
-from whet.model.event import RunEnded, RunEvent
+from whet.model import codec
+from whet.model.run_events import RunEnded, RunEvent
 from whet.reading.text import path_for_people
 from whet.record.batches import read_batch
 from whet.record.folder import BATCH_FILE
-from whet.record.inside import Folder
-from whet.report.json import replacing
-from whet.report.pages import INDEX, FilePage, file_page, source_hash
-from whet.report.reporter import NotWritten, ReporterContext
+from whet.record.safe_open import RecordFolder
+from whet.report.contract import NotWritten, ReporterContext
+from whet.report.files.json import replacing
 from whet.report.screen import printing
-from whet.report.view_documents import SCHEMA, ShownAttempt, address, trial_parts
-from whet.report.view_source import Runs
-from whet.report.view_trial import events_document, events_in
+from whet.view.addresses import Runs
+from whet.view.case import case_document
+from whet.view.documents import SCHEMA, ShownAttempt, address, trial_parts
+from whet.view.pages import INDEX, FilePage, file_page, source_hash
+from whet.view.trial import events_document, events_in
 
 # A larger run becomes a folder: a browser would take long to open it as one file, and mail would not take it.
 MOST_TRIALS, MOST_BYTES = 2000, 20 * 1024 * 1024
@@ -52,11 +53,11 @@ class HtmlReporter:
         if not isinstance(event, RunEnded):
             return
         try:
-            written = write_pages(self._target, runs_at(event.info.run_dir), running=False)
+            path = write_pages(self._target, runs_at(event.info.run_dir), running=False)
         except OSError as error:
             raise NotWritten(f"could not write {self._target}: {error.strerror or error}") from error
         with printing(self._context.stdout):
-            self._context.stdout.write(f"wrote {path_for_people(written, self._context.cwd)}\n")
+            self._context.stdout.write(f"wrote {path_for_people(path, self._context.cwd)}\n")
 
 
 def runs_at(folder: Path) -> list[Path]:
@@ -90,12 +91,12 @@ def _fits(runs: Runs) -> bool:
 
 
 def _write_file(file: IO[bytes], runs: Runs) -> None:
-    page = _marked(file_page(parts=False))
+    page = _mark_up(file_page(parts=False))
     file.write(page.beginning)
     file.write(b'<script type="application/json" id="whet-documents">{')
     size = 0
     for number, (where, document) in enumerate(_documents(runs)):
-        entry = wire.encode(where) + b":" + document
+        entry = codec.encode(where) + b":" + document
         size += len(entry)
         if size > MOST_BYTES:
             raise _TooLarge
@@ -104,7 +105,7 @@ def _write_file(file: IO[bytes], runs: Runs) -> None:
     file.write(page.end)
 
 
-def _marked(page: FilePage) -> FilePage:
+def _mark_up(page: FilePage) -> FilePage:
     return FilePage(page.beginning.replace(b"</title>", b"</title>\n    " + _MARK.encode(), 1), page.end)
 
 
@@ -115,11 +116,15 @@ def _without_markup(document: bytes) -> bytes:
 
 def _documents(runs: Runs) -> Iterator[tuple[str, bytes]]:
     """Yield every document with its address, trials with the events that belong to them."""
-    yield "runs", wire.encode(runs.list())
+    yield "runs", codec.encode(runs.list())
     for name in runs.folders():
-        yield address("runs", name), wire.encode(runs.view(name).document(previous=runs.previous(name)))
+        yield address("runs", name), codec.encode(runs.view(name).document(previous=runs.previous(name)))
+        for case in runs.view(name).rows_by_case:
+            shown = case_document(runs.view(name), case)
+            if shown is not None:
+                yield address("runs", name, "cases", case), codec.encode(shown)
         with suppress(StoreError):
-            yield address("runs", name, "notes"), wire.encode(runs.notes(name))
+            yield address("runs", name, "notes"), codec.encode(runs.notes(name))
         yield from _trials(runs, name)
 
 
@@ -128,21 +133,21 @@ def _trials(runs: Runs, name: str) -> Iterator[tuple[str, bytes]]:
     for key in trials.keys:
         events: dict[str, bytes] = {}
 
-        def look(attempt: ShownAttempt, folder: Folder, events: dict[str, bytes] = events) -> None:
+        def look(attempt: ShownAttempt, folder: RecordFolder, events: dict[str, bytes] = events) -> None:
             if attempt.events is not None:
-                document = _spliced(folder) or events_document(view, attempt.dir, 0, 1 << 30)
+                document = _splice(folder) or events_document(view, attempt.dir, 0, 1 << 30)
                 events |= {} if document is None else {attempt.events: document}
 
-        found = trials.document(key, look)
-        if found is not None:
-            yield address("runs", name, "trials", *trial_parts(key)), wire.encode(found)
+        trial_document = trials.document(key, look)
+        if trial_document is not None:
+            yield address("runs", name, "trials", *trial_parts(key)), codec.encode(trial_document)
             yield from events.items()
 
 
-def _spliced(folder: Folder) -> bytes | None:
+def _splice(folder: RecordFolder) -> bytes | None:
     """Return the events of an attempt as JSON, put together from the lines of their file; None if they are not that.
 
-    They say nothing of their places: all of them are there, so the pages count them.
+    Events say nothing of their places: all of them are there, so the pages count them.
     """
     file = events_in(folder)
     if file is None:
@@ -159,7 +164,7 @@ def _spliced(folder: Folder) -> bytes | None:
     if not lines.startswith(b"{") or lines.count(b"\n{") + 1 != total:
         # A line that is no object, or more than one.
         return None
-    head = wire.encode({"schema": SCHEMA, "from": 0, "total": total}).removesuffix(b"}")
+    head = codec.encode({"schema": SCHEMA, "from": 0, "total": total}).removesuffix(b"}")
     return head + b',"events":' + events + b"}"
 
 
@@ -178,8 +183,8 @@ def _replace_folder(folder: Path, runs: Runs) -> None:
             folder.replace(old)
         fresh.replace(folder)
     finally:
-        for each in (fresh, old):
-            shutil.rmtree(each, ignore_errors=True)
+        for leftover in (fresh, old):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _is_ours(folder: Path) -> bool:
@@ -202,13 +207,13 @@ def _write_folder(folder: Path, runs: Runs) -> None:
                 first[where] = document
             else:
                 parts.add(where, document)
-    page = _marked(file_page(parts=True))
+    page = _mark_up(file_page(parts=True))
     with (folder / INDEX).open("wb") as file:
         file.write(page.beginning)
         file.write(b'<script type="application/json" id="whet-documents">{\n"parts":')
-        file.write(_without_markup(wire.encode(parts.places)))
+        file.write(_without_markup(codec.encode(parts.places)))
         for where, document in first.items():
-            file.write(b",\n" + _without_markup(wire.encode(where) + b":" + document))
+            file.write(b",\n" + _without_markup(codec.encode(where) + b":" + document))
         file.write(b"\n}</script>\n")
         file.write(page.end)
 
@@ -233,12 +238,12 @@ class _Parts:
     def add(self, where: str, document: bytes) -> None:
         """Add the document at an address; as a text, which a browser parses quicker than a script."""
         # Events follow their trial into its part.
-        if self._file is None or (self._size > _PART_BYTES and where.split("/")[2] == "trials"):
+        if self._file is None or (self._size > _PART_BYTES and where.split("/")[2] != "events"):
             self.__exit__()
             self._number, self._size = self._number + 1, 0
             self._file = (self._folder / "parts" / f"{self._number}.js").open("wb")
-        text = wire.encode(document.decode("utf-8", "replace"))
-        self._size += self._file.write(b"whetPart(" + wire.encode(where) + b"," + text + b");\n")
+        text = codec.encode(document.decode("utf-8", "replace"))
+        self._size += self._file.write(b"whetPart(" + codec.encode(where) + b"," + text + b");\n")
         self.places[where] = f"parts/{self._number}.js"
 
 

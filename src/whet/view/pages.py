@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from whet.dataclass import dataclass
+from msgspec import Struct
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -23,7 +23,8 @@ _POLICY = (
     "default-src 'none'; "
     "script-src 'self'; "
     "style-src 'self'; "
-    "img-src 'self'; "
+    # Pictures that agents looked at are in their events, as data.
+    "img-src 'self' data:; "
     "connect-src 'self'; "
     "base-uri 'none'; "
     "form-action 'none'; "
@@ -48,8 +49,7 @@ HARMLESS = {"content-security-policy": "sandbox; default-src 'none'", "content-d
 INDEX = "index.html"
 
 
-@dataclass(frozen=True, slots=True)
-class PageFile:
+class PageFile(Struct, frozen=True):
     """A file of the pages."""
 
     content: bytes
@@ -60,17 +60,17 @@ class PageFile:
 @cache
 def page_files() -> dict[str, PageFile]:
     """Return the files of the pages by their names."""
-    found = {}
-    for item in files("whet.report").joinpath("page").iterdir():
+    contents = {}
+    for item in files("whet.view").joinpath("page").iterdir():
         ending = item.name[item.name.rfind(".") :]
         if ending in _TYPES:
             content = item.read_bytes()
-            found[item.name] = PageFile(content, _TYPES[ending], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
-    return found
+            contents[item.name] = PageFile(content, _TYPES[ending], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return contents
 
 
 # The pages as one file, which opens from disk: there, modules and `fetch` do not work, so the modules are joined into
-# one script, and a policy in the file lets only this script run, by its hash.
+# one script, and a policy in the file lets only this script and the one for colours run, by their hashes.
 
 _IMPORT = re.compile(
     r'^import\s+(?:\{([^}]*)\}|\*\s+as\s+(\w+))\s+from\s+"\./([\w.-]+)";\n|^import\s+"\./([\w.-]+)";\n', re.MULTILINE
@@ -82,57 +82,55 @@ _MAIN = "app.js"
 _TAGS = re.compile(
     r'<link rel="stylesheet" href="/?page/([\w.-]+)">|<script type="module" src="/?page/[\w.-]+"></script>'
 )
+_EARLY = re.compile(r'<script src="/?page/([\w.-]+)"></script>')
 _ICON = re.compile("/?page/icon.svg")
 
 
 def joined_script(sources: Mapping[str, str], main: str = _MAIN) -> str:
     """Return the modules of the pages as one script: each becomes a function, and its imports what others returned."""
-    done: dict[str, str] = {}
+    functions: dict[str, str] = {}
 
     def add(name: str, above: tuple[str, ...]) -> None:
         if name in above:
             raise ValueError(f"modules import each other: {' -> '.join((*above, name))}")
-        if name not in done:
-            for found in _IMPORT.finditer(sources[name]):
-                add(found[3] or found[4], (*above, name))
-            done[name] = _as_function(name, sources[name])
+        if name not in functions:
+            for match in _IMPORT.finditer(sources[name]):
+                add(match[3] or match[4], (*above, name))
+            functions[name] = _as_function(name, sources[name])
 
     add(main, ())
-    return '"use strict";\n' + "\n".join(done.values())
+    return '"use strict";\n' + "\n".join(functions.values())
 
 
 def _as_function(name: str, source: str) -> str:
-    exported = [found[1] for found in _EXPORT.finditer(source)]
-    exported += [
-        part.strip().replace(" as ", ": ") for found in _EXPORTED.finditer(source) for part in _names(found[1])
-    ]
-    renamed = (": ".join(reversed(part.split(": "))) if ": " in part else part for part in exported)
-    body = _EXPORTED.sub("", _EXPORT.sub("", _IMPORT.sub(_destructured, source)))
+    names = [match[1] for match in _EXPORT.finditer(source)]
+    names += [part.strip().replace(" as ", ": ") for match in _EXPORTED.finditer(source) for part in _names(match[1])]
+    properties = (": ".join(reversed(part.split(": "))) if ": " in part else part for part in names)
+    body = _EXPORTED.sub("", _EXPORT.sub("", _IMPORT.sub(_destructure, source)))
     if (left := _LEFT.search(body)) is not None:
         raise ValueError(f"{name}: this cannot be joined: {left[0]}")
-    return f"const {_variable(name)} = (() => {{\n{body}return {{ {', '.join(renamed)} }};\n}})();"
+    return f"const {_variable(name)} = (() => {{\n{body}return {{ {', '.join(properties)} }};\n}})();"
 
 
-def _destructured(found: re.Match[str]) -> str:
-    if found[4]:
+def _destructure(match: re.Match[str]) -> str:
+    if match[4]:
         return ""
-    module = _variable(found[3])
-    if found[2]:
-        return f"const {found[2]} = {module};\n"
-    names = ", ".join(part.replace(" as ", ": ") for part in _names(found[1]))
+    module = _variable(match[3])
+    if match[2]:
+        return f"const {match[2]} = {module};\n"
+    names = ", ".join(part.replace(" as ", ": ") for part in _names(match[1]))
     return f"const {{ {names} }} = {module};\n"
 
 
-def _names(listed: str) -> list[str]:
-    return [" ".join(part.split()) for part in listed.split(",") if part.strip()]
+def _names(names: str) -> list[str]:
+    return [" ".join(part.split()) for part in names.split(",") if part.strip()]
 
 
 def _variable(name: str) -> str:
     return "module_" + re.sub(r"\W", "_", name.removesuffix(".js"))
 
 
-@dataclass(frozen=True, slots=True)
-class FilePage:
+class FilePage(Struct, frozen=True):
     """The pages as a file: its beginning, and its end after the documents."""
 
     beginning: bytes
@@ -141,31 +139,38 @@ class FilePage:
 
 def file_page(*, parts: bool) -> FilePage:
     """Return the pages for a file, which may load *parts* from the folder around it."""
-    found = page_files()
-    script = joined_script({name: file.content.decode() for name, file in found.items() if name.endswith(".js")})
+    files = page_files()
+    script = joined_script({name: file.content.decode() for name, file in files.items() if name.endswith(".js")})
     if "</script" in script.lower() or "<!--" in script:
         raise ValueError("a module of the pages holds markup that would end its script")
-    style = "".join(file.content.decode() for name, file in found.items() if name.endswith(".css"))
+    index = files[INDEX].content.decode()
+    # One rule may win over another because it comes later, so the order of the page holds in the file too.
+    style_names = [tag[1] for tag in _TAGS.finditer(index) if tag[1]]
+    style = "".join(files[name].content.decode() for name in style_names)
     script, style = f"\n{script}\n", f"\n{style}\n"
-    page = _TAGS.sub(lambda tag: f"<style>{style}</style>" if tag[1] else "", found[INDEX].content.decode())
-    icon = f"data:image/svg+xml;base64,{base64.b64encode(found['icon.svg'].content).decode()}"
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{_file_policy(script, style, parts=parts)}">'
+    # What runs before the page is drawn stays where it is.
+    early = [f"\n{files[match[1]].content.decode()}" for match in _EARLY.finditer(index)]
+    index = _EARLY.sub(lambda match: f"<script>\n{files[match[1]].content.decode()}</script>", index)
+    page = _TAGS.sub("", index).replace("</head>", f"<style>{style}</style>\n  </head>", 1)
+    icon = f"data:image/svg+xml;base64,{base64.b64encode(files['icon.svg'].content).decode()}"
+    scripts = " ".join(source_hash(source) for source in (*early, script))
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{_file_policy(scripts, style, parts=parts)}">'
     page = _ICON.sub(icon, page).replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n    {policy}', 1)
     beginning, end = page.split("</body>")
     return FilePage(beginning.encode(), f"<script>{script}</script>\n  </body>{end}".encode())
 
 
-def _file_policy(script: str, style: str, *, parts: bool) -> str:
-    loaded, trusted = (" 'strict-dynamic'", "whet-parts") if parts else ("", "'none'")
+def _file_policy(script_hashes: str, style: str, *, parts: bool) -> str:
+    script_source, trusted_types = (" 'strict-dynamic'", "whet-parts") if parts else ("", "'none'")
     return (
         "default-src 'none'; "
-        f"script-src {source_hash(script)}{loaded}; "
+        f"script-src {script_hashes}{script_source}; "
         f"style-src {source_hash(style)}; "
         "img-src data:; "
         "base-uri 'none'; "
         "form-action 'none'; "
         "require-trusted-types-for 'script'; "
-        f"trusted-types {trusted}"
+        f"trusted-types {trusted_types}"
     )
 
 

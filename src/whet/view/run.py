@@ -4,50 +4,61 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from whet.decide.scores import combined_status, mean, rate_of, wilson
 from whet.errors import StoreError
-from whet.grade.scores import combined_status, mean, rate_of
-from whet.model import wire
 from whet.model.arm import baseline_of
+from whet.model.comparison import Comparison
 from whet.model.grade import AS_EXPECTED, PASSED
 from whet.model.run import ExecutionKey
 from whet.model.spending import Spending
 from whet.reading.files import open_file
 from whet.reading.text import one_line
-from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SPENT_FILE, is_locked
-from whet.record.journal import Spent
+from whet.record.contents.differences import difference_line, differences_of_arms
+from whet.record.contents.keep import read_contents
+from whet.record.document import WrittenCounts
+from whet.record.folder import JOURNAL_FILE, RUN_FILE, SPENT_FILE, is_locked
+from whet.record.journal.journal import SpendingFile
+from whet.record.judging.tries import read_tries, with_leaks_only
 from whet.record.notes import read_notes
-from whet.record.results_document import WrittenCounts
-from whet.record.rows import Rows, TrialRow, file_problem, more_rows, read_rows
+from whet.record.read.ratings import item_ratings
+from whet.record.read.rows import JournalRows, TrialRow, file_problem, more_rows, read_rows
+from whet.record.results_file import ResultsFile
 from whet.record.run_file import RunFile, read_run_file
-from whet.report.view_documents import (
+from whet.report.decisions.verdicts import decided, word_of
+from whet.report.judging.checked import checked_in_folder
+from whet.view._figures import (
+    PlannedExecution,
+    ResultsShown,
+    begin_of,
+    planned_executions,
+    spending_in,
+)
+from whet.view._leads import commands_of_run
+from whet.view._rows import cells_of, errored_groups, shown_row
+from whet.view.documents import (
+    ArmDifferences,
+    ArmRatings,
     RowsDocument,
     RunDocument,
-    RunHead,
     RunStatus,
     ShownArm,
     ShownCase,
     ShownDecision,
     ShownExecution,
     ShownRate,
+    ShownRun,
     ShownRunner,
     shown_bills,
     shown_rate,
     trial_key,
 )
-from whet.report.view_figures import (
-    PlannedExecution,
-    ResultsShown,
-    begin_of,
-    planned_executions,
-    read_head,
-    spending_in,
-)
-from whet.report.view_rows import cells_of, errored_groups, shown_row
+from whet.view.live import running_trials
 
 _LARGEST_RUN_FILE = 64 * 1024 * 1024
 _LARGEST_JOURNAL = 4 * 1024 * 1024 * 1024
@@ -56,7 +67,7 @@ _ROWS_AT_ONCE = 2000
 
 
 class RunView:
-    """A run folder, whoever made it, as pages show it: what cannot be read is said in `problem`, and nothing raises.
+    """A run folder of any origin, as pages show it: `problem` says what cannot be read, and nothing raises.
 
     *running* says whether the run is under way, if that is known better than by its lock. Of a *private* one, nothing
     is said about where it is on the disk, and how it was started.
@@ -68,7 +79,7 @@ class RunView:
         self.run_dir = run_dir
         self.id = name or run_dir.name
         self._running = running
-        self._private = private
+        self.private = private
         self._problems: list[str] = []
 
     @cached_property
@@ -84,37 +95,48 @@ class RunView:
             return RunFile()
 
     @cached_property
-    def rows(self) -> Rows:
-        """Its trials that have ended."""
-        found = read_rows(self.run_dir)
-        if found.problem:
-            self._problems.append(found.problem)
-        return found
+    def rows(self) -> JournalRows:
+        """The trials of the run that have ended."""
+        rows = read_rows(self.run_dir)
+        if rows.problem:
+            self._problems.append(rows.problem)
+        return rows
+
+    @cached_property
+    def suite_text(self) -> str | None:
+        """The file of the suite as the run found it; None if the record does not hold it, as with solutions."""
+        contents = read_contents(self.run_dir)
+        digests = iter(contents.shared.get("suite", {}).values())
+        return contents.texts.get(next(digests, ""))
+
+    @cached_property
+    def rows_by_case(self) -> dict[str, list[TrialRow]]:
+        """The trials of each case."""
+        cases: dict[str, list[TrialRow]] = {}
+        for key, row in self.rows.rows.items():
+            cases.setdefault(key.case, []).append(row)
+        return cases
 
     @cached_property
     def figures(self) -> ResultsShown | None:
         """What results.json says before its cases; None without one."""
-        return self._decoded(read_head)
+        return self._readable(ResultsFile.read_head)
 
     @cached_property
     def results(self) -> ResultsShown | None:
         """What results.json says, without trials; None without one."""
-        return self._decoded(lambda path: wire.decode_file(path, ResultsShown))
+        return self._readable(ResultsFile.read)
 
-    def _decoded(self, read: Callable[[Path], ResultsShown]) -> ResultsShown | None:
-        path = self.run_dir / RESULTS_FILE
-        if problem := file_problem(path):
+    def _readable(self, read: Callable[[ResultsFile, type[ResultsShown]], ResultsShown | None]) -> ResultsShown | None:
+        results = ResultsFile(self.run_dir)
+        if problem := file_problem(results.path):
             self._problems.append(problem)
             return None
         try:
-            return read(path)
-        except FileNotFoundError:
+            return read(results, ResultsShown)
+        except StoreError as error:
+            self._problems.append(error.message)
             return None
-        except OSError as error:
-            self._problems.append(f"{path} cannot be read: {error.strerror}")
-        except wire.WireError as error:
-            self._problems.append(f"{path} cannot be read: {error.message}")
-        return None
 
     @cached_property
     def status(self) -> RunStatus:
@@ -123,14 +145,14 @@ class RunView:
             self._problems.append(f"{self.run_dir} is not a run folder, or is gone")
             return "unreadable"
         figures = self.figures
-        whole = figures is not None and figures.record is not None and figures.record.lines == self._line_count()
-        if figures is not None and whole and not figures.interrupted:
+        is_complete = figures is not None and figures.record is not None and figures.record.lines == self._line_count()
+        if figures is not None and is_complete and not figures.interrupted:
             return "completed"
         if is_locked(self.run_dir) if self._running is None else self._running:
             return "running"
         if self.asked.suite is None and self.asked.fingerprint is None:
             return "unreadable"
-        return "interrupted" if figures is not None and whole else "unfinished"
+        return "interrupted" if figures is not None and is_complete else "unfinished"
 
     def _line_count(self) -> int:
         """Return how many lines the journal has, quicker than by reading them."""
@@ -145,8 +167,10 @@ class RunView:
     @property
     def problem(self) -> str | None:
         """All that is wrong with the record, as far as it was read, each once."""
-        found = (problem.replace(f"{self.run_dir}/", "").replace(str(self.run_dir), "it") for problem in self._problems)
-        return "; ".join(dict.fromkeys(found)) or None
+        problems = (
+            problem.replace(f"{self.run_dir}/", "").replace(str(self.run_dir), "it") for problem in self._problems
+        )
+        return "; ".join(dict.fromkeys(problems)) or None
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -166,19 +190,20 @@ class RunView:
         """How many trials it was to have."""
         if self.asked.trials is None:
             return None
-        grown = self.rows.grown if self.status != "completed" else 0
-        return self.asked.trials + grown * len(self.asked.plan)
+        more_trials = self.rows.grown if self.status != "completed" else 0
+        return self.asked.trials + more_trials * len(self.asked.plan)
 
     @cached_property
-    def head(self) -> RunHead:
+    def head(self) -> ShownRun:
         """The run in a list."""
-        status, figures, asked = self.status, self.figures, self.asked
-        counts = self._counts()
-        return RunHead(
+        status, figures, run_file = self.status, self.figures, self.asked
+        counts, decisions = self._counts(), _decisions(figures)
+        skill, commit = self._tested(decisions[0].candidate if decisions else next(iter(reversed(self.arms)), ""))
+        return ShownRun(
             id=self.id,
-            suite=asked.suite,
-            suite_path=None if self._private else asked.suite_path,
-            command=asked.command,
+            suite=run_file.suite,
+            suite_path=None if self.private else run_file.suite_path,
+            command=run_file.command,
             status=status,
             started_at=figures.started_at if figures else begin_of(self.run_dir.name),
             ended_at=figures.ended_at if figures and status != "running" else None,
@@ -189,7 +214,10 @@ class RunView:
             cost_usd=self.spending.cost_usd,
             spent=shown_bills(self.spending),
             arms=self.arms,
-            decision=_decision(figures),
+            decision=next(iter(decisions), None),
+            decisions=decisions,
+            skill=skill,
+            commit=commit,
             problem=self.problem,
         )
 
@@ -197,13 +225,13 @@ class RunView:
         if self.figures is not None and self.status in ("completed", "interrupted"):
             return {name: getattr(self.figures.counts, name) for name in WrittenCounts.__struct_fields__}
         void = [key for key in self.rows.rows if key.case in self.asked.voided]
-        seen = Counter(row.status for key, row in self.rows.rows.items() if key.case not in self.asked.voided)
+        statuses = Counter(row.status for key, row in self.rows.rows.items() if key.case not in self.asked.voided)
         total = max(self.planned or 0, len(self.rows.rows))
         return {
-            **{name: seen[name.replace("_", "-")] for name in ("passed", "failed", "expected_failed")},  # type: ignore[index]
-            "unexpected_passed": seen["unexpected-passed"],
-            "errored": seen["errored"],
-            "not_run": total - len(void) - seen.total(),
+            **{name: statuses[name.replace("_", "-")] for name in ("passed", "failed", "expected_failed")},  # type: ignore[index]
+            "unexpected_passed": statuses["unexpected-passed"],
+            "errored": statuses["errored"],
+            "not_run": total - len(void) - statuses.total(),
             "void": len(void),
             "total": total,
         }
@@ -215,17 +243,15 @@ class RunView:
         """
         baseline = self.baseline
         if baseline is None and self.figures is not None and self.asked.setting("run.retries") in (None, "0"):
-            from whet.grade.scores import wilson  # noqa: PLC0415 - beside its only use
-
-            passed = counts["passed"] + counts["expected_failed"]
-            total = passed + counts["failed"] + counts["unexpected_passed"]
-            return shown_rate(wilson(passed, total) if total else None)
-        own = [
-            (row.counted, row.first)
+            passes = counts["passed"] + counts["expected_failed"]
+            total = passes + counts["failed"] + counts["unexpected_passed"]
+            return shown_rate(wilson(passes, total) if total else None)
+        outcomes = [
+            (row.counting_status, row.first)
             for key, row in self.rows.rows.items()
             if key.arm != baseline and key.case not in self.asked.voided
         ]
-        return shown_rate(rate_of(own) if own else None)
+        return shown_rate(rate_of(outcomes) if outcomes else None)
 
     @cached_property
     def spending(self) -> Spending:
@@ -240,7 +266,7 @@ class RunView:
         problem = file_problem(path, _LARGEST_RUN_FILE)
         try:
             if problem is None:
-                return Spent(path).spending
+                return SpendingFile(path).spending
         except OSError as error:
             problem = f"{path} cannot be read: {error.strerror}"
         self._problems.append(problem)
@@ -256,20 +282,40 @@ class RunView:
             run=head,
             facts=tuple(self._facts()),
             arms=tuple(self._shown_arms()),
-            comparisons=results.comparisons if results else (),
+            differences=tuple(self._differences()),
+            comparisons=self._comparisons(results),
             lift=results.lift if results else (),
             looks=rows.looks,
             until=self.asked.until,
             stopped=results.stopped if results else None,
             scores=results.scores if results else (),
+            skill_loads=results.skill_loads if results else (),
+            triggers=results.triggers if results else (),
             voided=self.asked.voided,
+            warnings=self.asked.warnings,
+            judge_tries=tuple(map(with_leaks_only, read_tries(self.run_dir))),
             errored=tuple(errored_groups(rows.rows.values())),
+            ratings=tuple(self._ratings()) if results and results.comparisons else (),
             runners=runners,
             cases=cases,
             offset=rows.offset,
             notes=self._note_counts(),
             previous=previous,
+            commands=() if self.private else commands_of_run(self.run_dir),
         )
+
+    def _comparisons(self, results: ResultsShown | None) -> tuple[Comparison, ...]:
+        """Return what was decided, with what people say of the judge by now."""
+        comparisons, suite = results.comparisons if results else (), self.asked.suite_path
+        return checked_in_folder(comparisons, self.run_dir, Path(suite) if suite else None)
+
+    def _ratings(self) -> Iterator[ArmRatings]:
+        groups: dict[tuple[str, str], list[TrialRow]] = {}
+        for key, row in self.rows.rows.items():
+            groups.setdefault((key.arm, key.runner), []).append(row)
+        for (arm, runner), rows in groups.items():
+            if items := item_ratings(self.run_dir, rows):
+                yield ArmRatings(arm=arm, runner=runner, items=items)
 
     def _note_counts(self) -> dict[str, int]:
         try:
@@ -279,23 +325,30 @@ class RunView:
             return {}
 
     def _facts(self) -> Iterator[tuple[str, str]]:
-        asked, results = self.asked, self.figures
-        typed = " ".join(("whet", asked.command or "run", *asked.typed.again)) if asked.typed.again else None
+        run_file, results = self.asked, self.figures
+        command_line = (
+            " ".join(("whet", run_file.command or "run", *run_file.typed.again)) if run_file.typed.again else None
+        )
         places = (
-            ("command", typed),
-            ("suite", asked.suite_path),
-            ("skill", asked.skill),
+            ("command", command_line),
+            ("suite", run_file.suite_path),
+            ("skill", run_file.skill),
             ("folder", str(self.run_dir)),
         )
         facts = (
-            *(() if self._private else places),
-            ("sandbox", results.sandbox if results else asked.setting("run.sandbox")),
+            *(() if self.private else places),
+            ("sandbox", results.sandbox if results else run_file.setting("run.sandbox")),
             ("schedule", results.schedule if results else None),
-            ("whet", asked.whet_version),
-            ("regraded from", asked.regraded_from),
-            ("content of the suite", (asked.suite_digest or "")[:12]),
+            ("whet", run_file.whet_version),
+            ("regraded from", run_file.regraded_from),
+            ("content of the suite", (run_file.suite_digest or "")[:12]),
         )
         yield from ((name, one_line(text, 500)) for name, text in facts if text)
+
+    def _tested(self, arm: str) -> tuple[str | None, str | None]:
+        """Return the skill of an arm and its commit, by which the runs of a suite differ."""
+        skill = self.asked.arm_facts.get(arm, {}).get("skill")
+        return None if skill == "none" else skill, self.asked.commits.get(arm)
 
     def _shown_arms(self) -> Iterator[ShownArm]:
         facts = self.asked.arm_facts
@@ -309,66 +362,84 @@ class RunView:
                 skill=None if skill == "none" else skill,
             )
 
+    def _differences(self) -> Iterator[ArmDifferences]:
+        """Yield what differs between the baseline and each other arm."""
+        baseline = self.baseline
+        for arm in self.arms if baseline is not None else ():
+            if arm != baseline:
+                found = differences_of_arms(self.run_dir, self.asked, str(baseline), arm)
+                yield ArmDifferences(
+                    candidate=arm, baseline=str(baseline), differs=difference_line(found), differences=found
+                )
+
     def _cases(self) -> tuple[tuple[ShownCase, ...], tuple[ShownRunner, ...]]:
-        planned = self.executions
+        executions_by_key = self.executions
         trials: dict[ExecutionKey, list[TrialRow]] = {}
         for key, row in self.rows.rows.items():
             trials.setdefault((key.case, key.runner, key.arm), []).append(row)
         heads = {case.id: case for case in self.results.cases} if self.results else {}
         cases: dict[str, list[ShownExecution]] = {}
-        for execution in dict.fromkeys((*planned, *trials)):
-            own = sorted(trials.get(execution, ()), key=lambda row: row.key.number)
-            found = self._execution(execution, planned.get(execution, PlannedExecution()), own)
-            cases.setdefault(execution[0], []).append(found)
+        for execution in dict.fromkeys((*executions_by_key, *trials)):
+            rows = sorted(trials.get(execution, ()), key=lambda row: row.key.number)
+            shown_execution = self._execution(execution, executions_by_key.get(execution, PlannedExecution()), rows)
+            cases.setdefault(execution[0], []).append(shown_execution)
         runners = {
-            runner: ShownRunner(id=runner, agent=known.agent, model=known.model)
-            for (_, runner, _), known in planned.items()
+            runner: ShownRunner(id=runner, agent=execution_plan.agent, model=execution_plan.model)
+            for (_, runner, _), execution_plan in executions_by_key.items()
         }
         runners |= {key.runner: ShownRunner(id=key.runner) for key in self.rows.rows if key.runner not in runners}
-        shown = tuple(
+        shown_cases = tuple(
             ShownCase(
                 id=case,
-                tags=heads[case].tags if case in heads else (),
+                tags=heads[case].tags if case in heads else self.asked.tags.get(case, ()),
                 weight=heads[case].weight if case in heads else self.asked.weights.get(case),
+                lost_checks=heads[case].lost_checks if case in heads else (),
+                split=self.asked.splits.get(case),
                 passed=all(execution.passed for execution in executions),
                 executions=tuple(executions),
             )
             for case, executions in cases.items()
         )
-        return shown, tuple(runners.values())
+        return shown_cases, tuple(runners.values())
 
     @cached_property
     def executions(self) -> dict[ExecutionKey, PlannedExecution]:
         """The planned executions, in declared order."""
         if self.results is not None:
             return {
-                (case.id, each.runner, each.arm): PlannedExecution(
-                    each.planned_trials, each.agent, each.model, each.snapshot
+                (case.id, execution.runner, execution.arm): PlannedExecution(
+                    execution.planned_trials, execution.agent, execution.model, execution.snapshot
                 )
                 for case in self.results.cases
-                for each in case.executions
+                for execution in case.executions
             }
         return dict(planned_executions(self.asked, self.arms))
 
-    def _execution(self, execution: ExecutionKey, planned: PlannedExecution, rows: list[TrialRow]) -> ShownExecution:
+    def _execution(self, execution: ExecutionKey, plan: PlannedExecution, rows: list[TrialRow]) -> ShownExecution:
         case, runner, arm = execution
         void = case in self.asked.voided
-        counted = [row for row in rows if row.status != "errored"]
+        graded_rows = [row for row in rows if row.status != "errored"]
         successes = PASSED if arm == self.baseline else AS_EXPECTED
-        snapshot = planned.snapshot
-        held = snapshot is None or snapshot.verdict is None
-        ended = combined_status(row.status for row in rows) or "not-run"
-        status: Any = "void" if void else ended if held or snapshot is None else snapshot.verdict
-        whole = planned.trials is None or len(rows) >= planned.trials
+        snapshot = plan.snapshot
+        snapshot_holds = snapshot is None or snapshot.verdict is None
+        trial_status = combined_status(row.status for row in rows) or "not-run"
+        status: Any
+        if void:
+            status = "void"
+        elif snapshot_holds or snapshot is None:
+            status = trial_status
+        else:
+            status = snapshot.verdict
+        is_complete = plan.trials is None or len(rows) >= plan.trials
         return ShownExecution(
             runner=runner,
             arm=arm,
             status=status,
-            passed=held and whole and bool(rows) and all(row.status in AS_EXPECTED for row in rows),
-            score=None if void else mean(row.score for row in counted if row.score is not None),
-            rate=None if void else rate_of([(row.status, row.first) for row in rows], successes) if rows else None,
+            passed=snapshot_holds and is_complete and bool(rows) and all(row.status in AS_EXPECTED for row in rows),
+            score=None if void else mean(row.score for row in graded_rows if row.score is not None),
+            rate=rate_of([(row.counting_status, row.first) for row in rows], successes) if rows and not void else None,
             snapshot=snapshot,
-            planned=planned.trials,
+            planned=plan.trials,
             trials=tuple(shown_row(row) for row in rows),
         )
 
@@ -378,14 +449,29 @@ class RunView:
         return RowsDocument(
             offset=end,
             status=self.status,
+            run=self.head if rows or self.status in ("completed", "interrupted") else None,
             rows=tuple([row.key.case, row.key.runner, row.key.arm, *cells_of(shown_row(row))] for row in rows),
+            running=tuple(running_trials(self.run_dir, self.executions, self.rows.rows, self.rows.grown))
+            if self.status == "running"
+            else (),
             looks=tuple(row.look for row in rows if row.look is not None),
         )
 
 
-def _decision(figures: ResultsShown | None) -> ShownDecision | None:
-    if figures is None or not figures.comparisons:
-        return None
-    first = figures.comparisons[0]
-    names = ("candidate", "baseline", "runner", "verdict", "difference", "low", "high")
-    return ShownDecision(**{name: getattr(first, name) for name in names})
+def _decisions(figures: ResultsShown | None) -> tuple[ShownDecision, ...]:
+    comparisons = decided(figures.comparisons) if figures else ()
+    return tuple(
+        ShownDecision(
+            candidate=comparison.candidate,
+            baseline=comparison.baseline,
+            runner=comparison.runner,
+            verdict=comparison.verdict,
+            word=word_of(comparison),
+            difference=comparison.difference,
+            low=comparison.low,
+            high=comparison.high,
+            rate=comparison.candidate_rate,
+            scored=comparison.scored,
+        )
+        for comparison in comparisons
+    )

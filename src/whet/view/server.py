@@ -1,7 +1,7 @@
 """The server of `whet view`: the pages and their documents, on this machine only, for who has the address.
 
 Other users of the machine reach its ports too, and so do pages in your browser. So every path begins with a token that
-nobody can guess, and nothing is answered without it, whatever a request calls the host.
+cannot be guessed, and nothing is answered without it, whatever a request calls the host.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hmac
 import os
 import secrets
 import shutil
+import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -17,14 +18,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 from urllib.parse import parse_qsl
 
 from whet.errors import UsageError, WhetError
-from whet.model import wire
-from whet.report.pages import HARMLESS, INDEX, PAGE_HEADERS, SAFE_HEADERS, page_files
-from whet.report.view_documents import Problem
-from whet.report.view_source import Missing, Runs
+from whet.model import codec
+from whet.view.addresses import Missing
+from whet.view.documents import MissingDocument
+from whet.view.pages import HARMLESS, INDEX, PAGE_HEADERS, SAFE_HEADERS, page_files
 
 HOST = "127.0.0.1"
 _JSON = "application/json"
@@ -34,16 +35,35 @@ _SILENCE_S = 60.0
 _REFUSED = b"403: this address lacks its token. Use the one that whet view printed.\n"
 
 
+class Documents(Protocol):
+    """What is behind the addresses of a viewer: the runs of a project, or a queue of labels.
+
+    All raise `Missing` for an address that leads nowhere, and `UsageError` for what makes no sense.
+    """
+
+    def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        """Return the document at an address as JSON."""
+
+    def file(self, path: str) -> BinaryIO:
+        """Open the file at an address."""
+
+    def add(self, path: str, body: bytes) -> Any:
+        """Keep what a person says about an address, and return it as it is kept."""
+
+    def remove(self, path: str) -> None:
+        """Remove what a person said."""
+
+
 class Viewer(ThreadingHTTPServer):
-    """Serves *runs* at `address` until it is shut down."""
+    """Serves *documents* at `address` until it is shut down."""
 
     daemon_threads = True
     # After a restart with the same --port, an old connection must not be in the way.
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, runs: Runs, port: int = 0) -> None:
-        self.runs = runs
+    def __init__(self, documents: Documents, port: int = 0) -> None:
+        self.documents = documents
         self.token = secrets.token_urlsafe(24)
         try:
             super().__init__((HOST, port), _Handler)
@@ -81,11 +101,11 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def do_POST(self) -> None:
-        """Keep a note."""
+        """Keep what a person says: a note, or a label."""
         self._answer(self._post)
 
     def do_DELETE(self) -> None:
-        """Remove a note."""
+        """Remove what a person said."""
         self._answer(self._delete)
 
     def __getattr__(self, name: str) -> Any:
@@ -111,13 +131,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _asked(self) -> tuple[str | None, dict[str, str]]:
         """Return what is asked for below the token, and its query; None if the token or the host is not ours."""
-        asked, _, query = self.path.partition("?")
-        _, _, rest = asked.partition("/")
-        token, slash, path = rest.partition("/")
-        own = hmac.compare_digest(token.encode("latin-1", "replace"), self.server.token.encode())
+        address, _, query = self.path.partition("?")
+        _, _, token_path = address.partition("/")
+        token, slash, path = token_path.partition("/")
+        is_ours = hmac.compare_digest(token.encode("latin-1", "replace"), self.server.token.encode())
         host = self.headers.get("host", "")
         foreign = self.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
-        if not own or host not in self.server.hosts or (foreign and self.command not in ("GET", "HEAD")):
+        if not is_ours or host not in self.server.hosts or (foreign and self.command not in ("GET", "HEAD")):
             return None, {}
         return path if slash else "/", dict(parse_qsl(query))
 
@@ -128,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path.split("/")[3:4] == ["files"]:
             self._send_file(path.removeprefix("api/"))
         elif path.startswith("api/"):
-            self._send(HTTPStatus.OK, self.server.runs.get(path.removeprefix("api/"), query), _JSON)
+            self._send(HTTPStatus.OK, self.server.documents.get(path.removeprefix("api/"), query), _JSON)
         else:
             self._send_page(path.removeprefix("page/") if path else INDEX)
 
@@ -143,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, file.content, file.media_type, headers)
 
     def _send_file(self, path: str) -> None:
-        with self.server.runs.file(path) as file:
+        with self.server.documents.file(path) as file:
             size = os.fstat(file.fileno()).st_size
             self._begin(HTTPStatus.OK, "application/octet-stream", size, HARMLESS)
             if self.command != "HEAD":
@@ -157,16 +177,16 @@ class _Handler(BaseHTTPRequestHandler):
         if not length.isdecimal() or int(length) > _LARGEST_BODY:
             self.close_connection = True
             raise UsageError("the body is too large, or its length is missing")
-        note = self.server.runs.add_note(path.removeprefix("api/"), self.rfile.read(int(length)))
-        self._send(HTTPStatus.CREATED, wire.encode(note), _JSON)
+        kept = self.server.documents.add(path.removeprefix("api/"), self.rfile.read(int(length)))
+        self._send(HTTPStatus.CREATED, codec.encode(kept), _JSON)
 
     def _delete(self, path: str, _: dict[str, str]) -> None:
-        self.server.runs.remove_note(path.removeprefix("api/"))
+        self.server.documents.remove(path.removeprefix("api/"))
         self._send(HTTPStatus.NO_CONTENT, b"", _JSON)
 
     def _problem(self, status: HTTPStatus, error: WhetError | OSError) -> None:
         message = error.message if isinstance(error, WhetError) else str(error.strerror or error)
-        self._send(status, wire.encode(Problem(problem=message)), _JSON)
+        self._send(status, codec.encode(MissingDocument(problem=message)), _JSON)
 
     def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: dict[str, str] | None = None) -> None:
         self._begin(status, kind, len(body), headers or {})
@@ -222,7 +242,6 @@ def opened(address: str, environ: Mapping[str, str]) -> Iterator[None]:
     if not any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
         yield
         return
-    import webbrowser  # noqa: PLC0415 - only here, and only on a terminal
 
     def browse(uri: str) -> None:
         with suppress(webbrowser.Error, OSError):

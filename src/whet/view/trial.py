@@ -12,19 +12,21 @@ from urllib.parse import quote
 from weakref import finalize
 
 from whet.errors import StoreError
-from whet.model import wire
+from whet.model import codec
 from whet.model.grade import AS_EXPECTED
-from whet.model.run import Attempt, TrialResult
+from whet.model.run import AttemptResult, TrialResult
 from whet.model.session import SessionSummary
 from whet.reading.text import count
-from whet.record.chain import Line, read_line
+from whet.record.contents.keep import read_contents
+from whet.record.document import WrittenTrial, to_document
+from whet.record.file_hashes import file_problems, trial_folder
 from whet.record.folder import JOURNAL_FILE
-from whet.record.inside import Folder, folder_inside, is_inside, open_inside
+from whet.record.journal.chain import JournalLine, read_line
 from whet.record.notes import Notes, read_notes
-from whet.record.results_document import WrittenTrial, written
-from whet.record.rows import RowKey, TrialRow
-from whet.record.sealing import file_problems, trial_folder
-from whet.report.view_documents import (
+from whet.record.read.rows import RowKey, TrialRow
+from whet.record.safe_open import RecordFolder, folder_inside, is_inside, open_inside
+from whet.view._leads import commands_of, sources_of
+from whet.view.documents import (
     SCHEMA,
     ShownAttempt,
     ShownChanges,
@@ -35,7 +37,8 @@ from whet.report.view_documents import (
     address,
     trial_key,
 )
-from whet.report.view_run import RunView
+from whet.view.live import begun_at, last_attempt, live_folder
+from whet.view.run import RunView
 
 _MOST_DIFF = 1 << 20
 _MOST_STDERR = 20_000
@@ -51,7 +54,7 @@ _LONGEST_EVENT, _LONGEST_TEXT = 1 << 20, 100_000
 _LARGEST_COUNTED = 1 << 30
 T = TypeVar("T")
 _Listed = list[tuple[str, os.stat_result]]
-Look = Callable[[ShownAttempt, Folder], None]
+Look = Callable[[ShownAttempt, RecordFolder], None]
 EVENT_FILES = ("events.jsonl", "transcript.jsonl")
 
 
@@ -65,11 +68,11 @@ class TrialViews:
     def _order(self) -> dict[RowKey, int]:
         """The trials in declared order, each with its place."""
         places = {execution: place for place, execution in enumerate(self._view.executions)}
-        found = sorted(
+        ordered_keys = sorted(
             self._view.rows.rows,
             key=lambda key: (places.get((key.case, key.runner, key.arm), len(places)), key.case, key.number),
         )
-        return {key: place for place, key in enumerate(found)}
+        return {key: place for place, key in enumerate(ordered_keys)}
 
     @cached_property
     def keys(self) -> tuple[RowKey, ...]:
@@ -79,15 +82,15 @@ class TrialViews:
     @cached_property
     def _near_failures(self) -> list[tuple[RowKey | None, RowKey | None]]:
         """For each trial the nearest one before and after it that did not go as expected."""
-        failed = [self._view.rows.rows[key].status not in AS_EXPECTED for key in self.keys]
+        failures = [self._view.rows.rows[key].status not in AS_EXPECTED for key in self.keys]
         before: list[RowKey | None] = []
         last: RowKey | None = None
-        for key, wrong in zip(self.keys, failed, strict=True):
+        for key, wrong in zip(self.keys, failures, strict=True):
             before.append(last)
             last = key if wrong else last
         after: list[RowKey | None] = []
         last = None
-        for key, wrong in zip(reversed(self.keys), reversed(failed), strict=True):
+        for key, wrong in zip(reversed(self.keys), reversed(failures), strict=True):
             after.append(last)
             last = key if wrong else last
         return list(zip(before, reversed(after), strict=True))
@@ -98,10 +101,10 @@ class TrialViews:
 
     @cached_property
     def _of_case(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for key in self.keys:
-            found.setdefault(key.case, []).append(self._names[key])
-        return {case: tuple(keys) for case, keys in found.items()}
+            names.setdefault(key.case, []).append(self._names[key])
+        return {case: tuple(keys) for case, keys in names.items()}
 
     @cached_property
     def _tags(self) -> dict[str, tuple[str, ...]]:
@@ -116,11 +119,11 @@ class TrialViews:
             return {}
 
     def document(self, key: RowKey, look: Look | None = None) -> TrialDocument | None:
-        """Return the document of a trial; None if it has not ended. *look* gets each attempt with its folder."""
+        """Return the document of a trial; None if it has not begun. *look* gets each attempt with its folder."""
         row = self._view.rows.rows.get(key)
         if row is None:
-            return None
-        found = TrialDocument(
+            return self._live_document(key)
+        document = TrialDocument(
             run=self._view.id,
             suite=self._view.asked.suite,
             key=key,
@@ -131,29 +134,52 @@ class TrialViews:
         )
         line = self._line(row)
         if line is None:
-            found.problem = f"line {row.number} of the journal cannot be read any more"
-            return found
-        return self._filled(found, line, look)
+            document.problem = f"line {row.number} of the journal cannot be read any more"
+            return document
+        return self._filled(document, line, look)
 
-    def _filled(self, found: TrialDocument, line: Line, look: Look | None) -> TrialDocument:
-        found.trial = written(line.result, WrittenTrial)
+    def _live_document(self, key: RowKey) -> TrialDocument | None:
+        """Return the document of a trial under way, which its events fill; None if none is."""
+        view = self._view
+        folder = live_folder(key)
+        number = last_attempt(view.run_dir / folder)
+        if view.status != "running" or number is None or (key.case, key.runner, key.arm) not in view.executions:
+            return None
+        place, contents = f"{folder}/{number}", read_contents(view.run_dir)
+        attempt = ShownAttempt(number=number, dir=place, events=events_address(view.id, place))
+        prompt = contents.texts.get(contents.prompts.get(key.case, ""))
+        return TrialDocument(
+            run=view.id,
+            suite=view.asked.suite,
+            key=key,
+            since=begun_at(view.run_dir / folder),
+            case=ShownPrompt(id=key.case, tags=(), prompt=prompt),
+            others=self._of_case.get(key.case, ()),
+            attempts=(attempt,),
+        )
+
+    def _filled(self, document: TrialDocument, line: JournalLine, look: Look | None) -> TrialDocument:
+        document.trial = to_document(line.result, WrittenTrial)
+        document.sources = sources_of(document.trial, self._view.asked.suite_path, self._view.suite_text)
+        if not self._view.private:
+            document.commands = tuple(commands_of(document.key, document.trial, self._view.asked, self._view.run_dir))
         with folder_inside(self._view.run_dir, trial_folder(line.result)) as folder:
             if folder is None:
-                found.problem = f"its folder {trial_folder(line.result)} is gone, or is not in the record"
-                return found
-            listed = list(islice(folder.files(), _MOST_LISTED))
-            found.attempts = tuple(self._attempts(line.result, folder, listed, look))
-        sessions = [attempt.session for attempt in found.attempts if attempt.session is not None]
+                document.problem = f"its folder {trial_folder(line.result)} is gone, or is not in the record"
+                return document
+            files = list(islice(folder.files(), _MOST_LISTED))
+            document.attempts = tuple(self._attempts(line.result, folder, files, look))
+        sessions = [attempt.session for attempt in document.attempts if attempt.session is not None]
         if sessions:
-            found.case.prompt = sessions[-1].prompt
-            found.case.turns = tuple(turn.prompt for turn in sessions[-1].turns)
-        found.problem = self._problem(line, listed)
-        return found
+            document.case.prompt = sessions[-1].prompt
+            document.case.turns = tuple(turn.prompt for turn in sessions[-1].turns)
+        document.problem = self._problem(line, files)
+        return document
 
-    def _line(self, row: TrialRow) -> Line | None:
+    def _line(self, row: TrialRow) -> JournalLine | None:
         try:
             return read_line(os.pread(self._journal, row.size, row.offset), row.number, row.offset)
-        except (OSError, wire.WireError):
+        except (OSError, codec.WireError):
             return None
 
     @cached_property
@@ -167,98 +193,103 @@ class TrialViews:
         finalize(self, os.close, descriptor)
         return descriptor
 
-    def _problem(self, line: Line, listed: _Listed) -> str | None:
+    def _problem(self, line: JournalLine, files: _Listed) -> str | None:
         """Return which files are not as the trial left them."""
-        if len(listed) == _MOST_LISTED:
+        if len(files) == _MOST_LISTED:
             return None
         try:
-            problems = file_problems(self._view.run_dir, line, workspaces=False, listed=listed)
-            found = list(islice(problems, _MOST_PROBLEMS + 1))
+            problems = file_problems(self._view.run_dir, line, workspaces=False, files=files)
+            problems_shown = list(islice(problems, _MOST_PROBLEMS + 1))
         except OSError as error:
             return f"its files cannot be read: {error.strerror}"
-        more = len(found) - _MOST_PROBLEMS
-        shown = [*found[:_MOST_PROBLEMS], *([f"and {count(more, 'more file')}"] if more > 0 else [])]
-        return "; ".join(shown) or None
+        more = len(problems_shown) - _MOST_PROBLEMS
+        sentences = [*problems_shown[:_MOST_PROBLEMS], *([f"and {count(more, 'more file')}"] if more > 0 else [])]
+        return "; ".join(sentences) or None
 
     def _siblings(self, key: RowKey) -> Siblings:
         place = self._order[key]
         before = self.keys[place - 1] if place else None
         after = self.keys[place + 1] if place + 1 < len(self.keys) else None
-        named = [None if each is None else self._names[each] for each in (before, after, *self._near_failures[place])]
-        return Siblings(before=named[0], after=named[1], before_failure=named[2], after_failure=named[3])
+        names = [
+            None if place_of_sibling is None else self._names[place_of_sibling]
+            for place_of_sibling in (before, after, *self._near_failures[place])
+        ]
+        return Siblings(before=names[0], after=names[1], before_failure=names[2], after_failure=names[3])
 
     def _attempts(
-        self, result: TrialResult, folder: Folder, listed: _Listed, look: Look | None
+        self, result: TrialResult, folder: RecordFolder, files: _Listed, look: Look | None
     ) -> Iterator[ShownAttempt]:
-        alone = Attempt(number=1, status=result.status, duration_s=result.duration_s, artifact_dir=result.artifact_dir)
+        alone = AttemptResult(
+            number=1, status=result.status, duration_s=result.duration_s, artifact_dir=result.artifact_dir
+        )
         for attempt in result.attempts or (alone,):
             trial, _, name = attempt.artifact_dir.rpartition("/")
             # All attempts at a trial lie beside each other; another place is not one that whet wrote.
             if trial == trial_folder(result) and is_inside(attempt.artifact_dir):
-                own = [(path, found) for path, found in listed if path.startswith(f"{name}/")]
-                shown = self._attempt(attempt, result, own)
+                attempt_files = [(path, status) for path, status in files if path.startswith(f"{name}/")]
+                shown_attempt = self._attempt(attempt, result, attempt_files)
                 with folder.inner(name) as inner:
                     if inner is not None:
-                        _read_files(shown, inner, {path.removeprefix(f"{name}/") for path, _ in own})
+                        _read_files(shown_attempt, inner, {path.removeprefix(f"{name}/") for path, _ in attempt_files})
                         if look is not None:
-                            look(shown, inner)
-                decided = attempt.artifact_dir == result.artifact_dir
-                last = result.final_output if decided else ""
-                shown.final_output = shown.session.final_output if shown.session else last
-                yield shown
+                            look(shown_attempt, inner)
+                is_deciding = attempt.artifact_dir == result.artifact_dir
+                last = result.final_output if is_deciding else ""
+                shown_attempt.final_output = shown_attempt.session.final_output if shown_attempt.session else last
+                yield shown_attempt
 
-    def _attempt(self, attempt: Attempt, result: TrialResult, listed: _Listed) -> ShownAttempt:
+    def _attempt(self, attempt: AttemptResult, result: TrialResult, attempt_files: _Listed) -> ShownAttempt:
         place, number = attempt.artifact_dir, attempt.artifact_dir.rpartition("/")[2]
-        found = ShownAttempt(number=attempt.number, dir=place)
-        files = list(_shown(trial_folder(result), listed))
+        shown_attempt = ShownAttempt(number=attempt.number, dir=place)
+        files = list(_shown_files(trial_folder(result), attempt_files))
         files += islice(self._kept(attempt), _MOST_FILES + 1)
-        found.files, found.files_cut = tuple(files[:_MOST_FILES]), len(files) > _MOST_FILES
-        names = {path.removeprefix(f"{number}/") for path, _ in listed}
+        shown_attempt.files, shown_attempt.files_cut = tuple(files[:_MOST_FILES]), len(files) > _MOST_FILES
+        names = {path.removeprefix(f"{number}/") for path, _ in attempt_files}
         if any(name in names for name in EVENT_FILES):
-            found.events = events_address(self._view.id, place)
-        return found
+            shown_attempt.events = events_address(self._view.id, place)
+        return shown_attempt
 
-    def _kept(self, attempt: Attempt) -> Iterator[ShownFile]:
+    def _kept(self, attempt: AttemptResult) -> Iterator[ShownFile]:
         """Yield the files of a kept workspace."""
         if attempt.workspace_dir is None:
             return
         with folder_inside(self._view.run_dir, attempt.workspace_dir) as folder:
-            yield from _shown(attempt.workspace_dir, folder.files() if folder else ())
+            yield from _shown_files(attempt.workspace_dir, folder.files() if folder else ())
 
 
-def _shown(folder: str, listed: Iterable[tuple[str, os.stat_result]]) -> Iterator[ShownFile]:
+def _shown_files(folder: str, files: Iterable[tuple[str, os.stat_result]]) -> Iterator[ShownFile]:
     """Yield the regular files of a folder; nothing else is ever opened."""
-    for path, seen in listed:
-        if stat.S_ISREG(seen.st_mode):
-            yield ShownFile(path=f"{folder}/{path}", size=seen.st_size)
+    for path, status in files:
+        if stat.S_ISREG(status.st_mode):
+            yield ShownFile(path=f"{folder}/{path}", size=status.st_size)
 
 
-def _read_files(found: ShownAttempt, folder: Folder, names: set[str]) -> None:
+def _read_files(attempt: ShownAttempt, folder: RecordFolder, names: set[str]) -> None:
     """Fill in what the files of an attempt say."""
     if "session.json" in names:
-        found.session = _decoded(folder, "session.json", SessionSummary)
-        found.problem = None if found.session else f"{found.dir}/session.json cannot be read"
+        attempt.session = _decode(folder, "session.json", SessionSummary)
+        attempt.problem = None if attempt.session else f"{attempt.dir}/session.json cannot be read"
     if "changes.json" in names:
-        found.changes = _decoded(folder, "changes.json", ShownChanges) or ShownChanges()
+        attempt.changes = _decode(folder, "changes.json", ShownChanges) or ShownChanges()
     if "diff.patch" in names:
-        found.diff, found.diff_cut = _text(folder, "diff.patch", _MOST_DIFF)
+        attempt.diff, attempt.diff_cut = _text(folder, "diff.patch", _MOST_DIFF)
     if "stderr.log" in names:
-        found.stderr, _ = _text(folder, "stderr.log", _MOST_STDERR, end=True)
+        attempt.stderr, _ = _text(folder, "stderr.log", _MOST_STDERR, end=True)
 
 
-def _decoded(folder: Folder, name: str, kind: type[T]) -> T | None:
-    found = folder.read(name, _LARGEST_DOCUMENT)
-    if found is None or found[1]:
+def _decode(folder: RecordFolder, name: str, kind: type[T]) -> T | None:
+    content = folder.read(name, _LARGEST_DOCUMENT)
+    if content is None or content[1]:
         return None
     try:
-        return wire.decode(found[0], kind)
-    except wire.WireError:
+        return codec.decode(content[0], kind)
+    except codec.WireError:
         return None
 
 
-def _text(folder: Folder, name: str, most: int, *, end: bool = False) -> tuple[str, bool]:
-    found = folder.read(name, most, end=end)
-    return (found[0].decode("utf-8", "replace"), found[1]) if found else ("", False)
+def _text(folder: RecordFolder, name: str, most: int, *, end: bool = False) -> tuple[str, bool]:
+    content = folder.read(name, most, end=end)
+    return (content[0].decode("utf-8", "replace"), content[1]) if content else ("", False)
 
 
 def events_address(run: str, folder: str) -> str:
@@ -273,11 +304,11 @@ def file_address(run: str, path: str) -> str:
 
 def open_events(view: RunView, folder: str) -> BinaryIO | None:
     """Open the events of an attempt: normalized ones, or those that its agent printed itself."""
-    with folder_inside(view.run_dir, folder) as found:
-        return events_in(found) if found else None
+    with folder_inside(view.run_dir, folder) as inner_folder:
+        return events_in(inner_folder) if inner_folder else None
 
 
-def events_in(folder: Folder) -> BinaryIO | None:
+def events_in(folder: RecordFolder) -> BinaryIO | None:
     """Open the events in the folder of an attempt."""
     files = (folder.open(name) for name in EVENT_FILES)
     return next((file for file in files if file is not None), None)
@@ -293,6 +324,9 @@ def events_document(view: RunView, folder: str, first: int, most: int) -> bytes 
         size = 0
         place = -1
         for line in _lines(file):
+            if not line.endswith(b"\n") and view.status == "running":
+                # The rest of it is being written.
+                break
             place += 1
             if place < first:
                 continue
@@ -302,9 +336,9 @@ def events_document(view: RunView, folder: str, first: int, most: int) -> bytes 
             size += len(pieces[-1])
         else:
             place += 1
-        ended = len(pieces) < min(most, MOST_EVENTS) and size <= _MOST_EVENT_BYTES
-        total = place if ended else _count(file)
-    head = wire.encode({"schema": SCHEMA, "from": first, "total": total}).removesuffix(b"}")
+        is_end = len(pieces) < min(most, MOST_EVENTS) and size <= _MOST_EVENT_BYTES
+        total = place if is_end else _count(file)
+    head = codec.encode({"schema": SCHEMA, "from": first, "total": total}).removesuffix(b"}")
     return head + b',"events":[' + b",".join(pieces) + b"]}"
 
 
@@ -312,7 +346,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
     """Yield the lines that hold something, each cut where it is too long to be an event that anybody reads."""
     while line := file.readline(_LONGEST_EVENT):
         if len(line) == _LONGEST_EVENT and not line.endswith(b"\n"):
-            while (rest := file.readline(_LONGEST_EVENT)) and not rest.endswith(b"\n"):
+            while (remainder := file.readline(_LONGEST_EVENT)) and not remainder.endswith(b"\n"):
                 pass
         if line.strip():
             yield line
@@ -329,8 +363,8 @@ def _count(file: BinaryIO) -> int | None:
 def _event(line: bytes, place: int) -> bytes:
     """Return an event with its place; what is none is shown as it is."""
     try:
-        found = wire.decode(line, dict[str, Any])
-    except (wire.WireError, RecursionError):
+        event = codec.decode(line, dict[str, Any])
+    except (codec.WireError, RecursionError):
         text = line[:_LONGEST_TEXT].decode("utf-8", "replace")
-        found = {"type": "unreadable", "text": text, "cut": len(line) > _LONGEST_TEXT}
-    return wire.encode({**found, "i": place})
+        event = {"type": "unreadable", "text": text, "cut": len(line) > _LONGEST_TEXT}
+    return codec.encode({**event, "i": place})

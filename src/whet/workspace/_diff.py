@@ -9,13 +9,13 @@ import math
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
 from typing import NamedTuple
 
-from whet.dataclass import dataclass
-from whet.ground.tree import GIT, Descent, Folders, Step, Tree, walk
+from msgspec import Struct, field
+
 from whet.model.grade import Changes
 from whet.reading.text import escape_surrogates
+from whet.workspace.walk import GIT, DirectoryWalk, Folders, Tree, WalkStep, walk
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_DIFF_CHARACTERS = 1024 * 1024
@@ -41,7 +41,7 @@ _KINDS = {
 }
 
 
-class Entry(NamedTuple):
+class FileState(NamedTuple):
     """The state of a file, to compare with another; has ctime because a program can set mtime back."""
 
     mode: int
@@ -51,32 +51,31 @@ class Entry(NamedTuple):
     ctime_ns: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Entry:
+    def of(cls, found: os.stat_result) -> FileState:
         """Return the entry for a stat result."""
         return cls(found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-@dataclass(slots=True)
-class Inventory:
+class Inventory(Struct):
     """Everything in a folder that is not a folder, by relative path; without the `.git` folder at the top."""
 
-    files: dict[str, Entry] = field(default_factory=dict)
+    files: dict[str, FileState] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
     _characters: int = 0
 
-    def add(self, step: Step, path: str) -> None:
+    def add(self, step: WalkStep, path: str) -> None:
         """Add an item, or a folder that cannot be read."""
         self._characters += len(path)
         if self._characters > _MAX_CHARACTERS:
             raise OSError(errno.E2BIG, "it has more files than can be listed")
         if step.kind == "item":
-            self.files[path] = Entry.of(step.stat)
+            self.files[path] = FileState.of(step.stat)
         else:
             self.unread.append(path)
 
 
-def take_inventory(place: Descent, *, own: Folders = frozenset(), most: float = math.inf) -> Inventory:
-    """List what is below *place*, by path from the root of its descent; leave out whet's *own* folders.
+def take_inventory(place: DirectoryWalk, *, own: Folders = frozenset(), most: float = math.inf) -> Inventory:
+    """List what is below *place*, by path from the root of its walk; leave out whet's *own* folders.
 
     Raises `TooManyFiles` if there are more than *most* files, or as many folders.
     """
@@ -105,7 +104,7 @@ class Differences(NamedTuple):
         return any(self)
 
 
-def compare(old: Inventory, new: Inventory, same: Callable[[str, Entry, Entry], bool]) -> Differences:
+def compare(old: Inventory, new: Inventory, same: Callable[[str, FileState, FileState], bool]) -> Differences:
     """Return how *new* differs from *old*; *same* decides for a path that is in both."""
     before, after = old.files, new.files
     deleted = sorted(path for path in before if path not in after)
@@ -122,14 +121,14 @@ def compare(old: Inventory, new: Inventory, same: Callable[[str, Entry, Entry], 
     )
 
 
-class Version(NamedTuple):
+class FileVersion(NamedTuple):
     """One side of a comparison: the entry, and the tree to read its content from, if there is one."""
 
-    entry: Entry
+    entry: FileState
     tree: Tree | None
 
 
-def alike(path: str, old: Version, new: Version) -> bool:
+def alike(path: str, old: FileVersion, new: FileVersion) -> bool:
     """Return whether kind, permissions and content are equal; compare stat results if the content cannot be read."""
     if old.tree is None or new.tree is None:
         return old.entry == new.entry
@@ -189,7 +188,7 @@ def describe_changes(
     hidden = 0
     for path in sorted((*found.created, *found.modified, *found.deleted)):
         was, now = old.files.get(path), new.files.get(path)
-        versions = was and Version(was, before(path)), now and Version(now, after)
+        versions = was and FileVersion(was, before(path)), now and FileVersion(now, after)
         part = "" if hidden else "".join(f"{line}\n" for line in _shown(path, *versions, budget))
         if hidden or len(part) > room:
             hidden += 1
@@ -211,8 +210,7 @@ def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(map(escape_surrogates, paths)))
 
 
-@dataclass(slots=True)
-class _Budget:
+class _Budget(Struct):
     pairs: int
 
     def allows(self, pairs: int) -> bool:
@@ -222,9 +220,14 @@ class _Budget:
         return True
 
 
-def _shown(path: str, old: Version | None, new: Version | None, budget: _Budget) -> Iterator[str]:
+def _shown(path: str, old: FileVersion | None, new: FileVersion | None, budget: _Budget) -> Iterator[str]:
     name = _quoted(path)
-    verb = "Modified" if old and new else "Created" if new else "Deleted"
+    if old and new:
+        verb = "Modified"
+    elif new:
+        verb = "Created"
+    else:
+        verb = "Deleted"
     if old and new:
         yield from _mode_line(name, old, new)
     for version, tense in ((old, "was"), (new, "is")):
@@ -246,7 +249,7 @@ def _shown(path: str, old: Version | None, new: Version | None, budget: _Budget)
         yield f"{verb} empty file {name}"
 
 
-def _mode_line(name: str, old: Version, new: Version) -> Iterator[str]:
+def _mode_line(name: str, old: FileVersion, new: FileVersion) -> Iterator[str]:
     if stat.S_IFMT(old.entry.mode) != stat.S_IFMT(new.entry.mode):
         yield f"File {name} is {_kind(new.entry.mode)}, was {_kind(old.entry.mode)}"
         return
@@ -259,7 +262,7 @@ def _kind(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "something unusual")
 
 
-def _unshown(version: Version, tense: str) -> str | None:
+def _unshown(version: FileVersion, tense: str) -> str | None:
     """Return why a version has no text to show, or None."""
     mode, size = version.entry.mode, version.entry.size
     if version.tree is None:
@@ -271,7 +274,7 @@ def _unshown(version: Version, tense: str) -> str | None:
     return None
 
 
-def _content(path: str, version: Version | None) -> str | bytes:
+def _content(path: str, version: FileVersion | None) -> str | bytes:
     """Return the text of a version, or its bytes if they are not text."""
     if version is None:
         return ""

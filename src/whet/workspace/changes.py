@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import os
-import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import field
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import WorkspaceError
-from whet.ground.secrets import Masker
-from whet.ground.tree import GIT, Tree, explained
-from whet.model import wire
+from whet.model import codec
 from whet.model.grade import Changes
-
-if TYPE_CHECKING:
-    import tarfile
+from whet.secrets import Masker
+from whet.workspace.walk import GIT, Tree, explained
 
 LIST_FILE = "changes.json"
 ARCHIVE_FILE = "changes.tar"
 FOLDERS_FILE = "folders.json"
 _DIFF_FILE = "diff.patch"
 _Recorded = TypeVar("_Recorded")
-_LARGEST_FILE = 32 * 1024 * 1024
-_LARGEST_ARCHIVE = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedChanges:
+class RecordedChanges(Struct, frozen=True, kw_only=True):
     """What changed, and what of it is not in the archive.
 
     `gone` are folders that were deleted with their contents. `missing` says for a path why it is not in the archive.
@@ -61,15 +52,14 @@ def record_changes(root: Path, changes: Changes, folder: Path, masker: Masker) -
     git = any(os.path.lexists(root / name) for name in GIT)
     if not changes and not git:
         return []
-    archive = _Archive(Tree(root), masker)
+    # Only here: most trials of some suites change nothing, and archives take a moment to import.
+    from whet.workspace._archive import Archive
+
+    archive = Archive(Tree(root), masker)
     with explained("cannot record changes", folder):
         paths = (*changes.created, *changes.modified)
         if paths:
-            # Only here and below: most trials of some suites change nothing.
-            import tarfile  # noqa: PLC0415
-
-            with tarfile.open(folder / ARCHIVE_FILE, "w", format=tarfile.PAX_FORMAT) as file:
-                archive.fill(file, paths)
+            archive.write(folder / ARCHIVE_FILE, paths)
         named = archive.named
         listed = RecordedChanges(
             created=tuple(map(named, changes.created)),
@@ -80,14 +70,14 @@ def record_changes(root: Path, changes: Changes, folder: Path, masker: Masker) -
             masked=tuple(archive.masked),
             git=git,
         )
-        (folder / LIST_FILE).write_bytes(wire.encode_pretty(listed))
+        (folder / LIST_FILE).write_bytes(codec.encode_pretty(listed))
     return [f"{path} was not recorded: {reason}" for path, reason in archive.missing.items()]
 
 
 def note_folders(folder: Path, paths: tuple[str, ...]) -> None:
     """Write to *folder* which *paths* were folders before the agent started."""
     with explained("cannot record what was there before", folder):
-        (folder / FOLDERS_FILE).write_bytes(wire.encode_pretty(paths))
+        (folder / FOLDERS_FILE).write_bytes(codec.encode_pretty(paths))
 
 
 def read_folders(folder: Path) -> tuple[str, ...]:
@@ -106,70 +96,9 @@ def read_changes(folder: Path) -> RecordedChanges | None:
 
 def _read(file: Path, kind: type[_Recorded]) -> _Recorded:
     try:
-        return wire.decode_file(file, kind)
-    except (OSError, wire.WireError) as error:
+        return codec.decode_file(file, kind)
+    except (OSError, codec.WireError) as error:
         raise WorkspaceError(f"{file} cannot be read: {error}") from error
-
-
-class _Archive:
-    """Adds files and links to an archive without their secrets, and notes what it cannot add."""
-
-    def __init__(self, tree: Tree, masker: Masker) -> None:
-        self._tree = tree
-        self._masker = masker
-        self._left = _LARGEST_ARCHIVE
-        self._names: dict[str, str] = {}
-        self._taken: set[str] = set()
-        self.missing: dict[str, str] = {}
-        self.masked: list[str] = []
-
-    def named(self, path: str) -> str:
-        """Return *path* without secrets; different paths stay different."""
-        if path not in self._names:
-            masked = self._masker.text(path)
-            numbered = (masked if number == 1 else f"{masked}-{number}" for number in count(1))
-            self._names[path] = next(name for name in numbered if name not in self._taken)
-            self._taken.add(self._names[path])
-        return self._names[path]
-
-    def fill(self, file: tarfile.TarFile, paths: tuple[str, ...]) -> None:
-        """Add all of *paths*."""
-        for path in paths:
-            try:
-                reason = self._take(file, path)
-            except OSError as error:
-                reason = error.strerror or str(error)
-            if reason:
-                self.missing[self.named(path)] = reason
-
-    def _take(self, file: tarfile.TarFile, path: str) -> str | None:
-        """Add one path; return why if it cannot be added."""
-        found = self._tree.stat(path)
-        if found is None:
-            return "there is nothing at this path"
-        import tarfile  # noqa: PLC0415
-
-        entry = tarfile.TarInfo(self.named(path))
-        entry.mode = stat.S_IMODE(found.st_mode)
-        data = b""
-        if stat.S_ISLNK(found.st_mode):
-            target = self._tree.link(path)
-            entry.type, entry.linkname = tarfile.SYMTYPE, self._masker.text(target)
-            masked = entry.linkname != target
-        elif not stat.S_ISREG(found.st_mode):
-            return "it is neither a file nor a link"
-        elif found.st_size > min(_LARGEST_FILE, self._left):
-            return f"it has {found.st_size:,} bytes, which is too large to record"
-        else:
-            content = self._tree.read(path, found.st_size)
-            data = self._masker.data(content)
-            masked = data != content
-        if masked or entry.name != path:
-            self.masked.append(entry.name)
-        self._left -= len(data)
-        entry.size = len(data)
-        file.addfile(entry, io.BytesIO(data))
-        return None
 
 
 def _gone(root: Path, deleted: tuple[str, ...]) -> Iterator[str]:

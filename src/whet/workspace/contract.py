@@ -12,11 +12,20 @@ from pathlib import Path
 from typing import Literal
 
 from whet.errors import WorkspaceError
-from whet.ground.copying import copy_some, copy_tree, make_presentable, remove_tree
-from whet.ground.diff import Entry, Inventory, TooManyFiles, Version, alike, compare, describe_changes, take_inventory
-from whet.ground.tree import Descent, Folders, Tree, explained, grant, is_empty
 from whet.model.grade import Changes
 from whet.model.suite import MOST_FILES
+from whet.workspace._diff import (
+    FileState,
+    FileVersion,
+    Inventory,
+    TooManyFiles,
+    alike,
+    compare,
+    describe_changes,
+    take_inventory,
+)
+from whet.workspace.copy import copy_some, copy_tree, make_presentable, remove_tree
+from whet.workspace.walk import DirectoryWalk, Folders, Tree, explained, grant, is_empty
 
 Method = Literal["empty", "overlay", "copy", "given"]
 # The longest clock tick of the kernel: two changes within one may have the same times.
@@ -110,10 +119,10 @@ class SharedWorkspace(Workspace):
         return [] if self._given else remove_tree(self.path)
 
     def _inventory(self, most: float = math.inf) -> Inventory:
-        with Descent(self.path, follow=self._given, force=not self._given) as place:
+        with DirectoryWalk(self.path, follow=self._given, force=not self._given) as place:
             return take_inventory(place, own=self._own, most=most)
 
-    def _is_same(self, path: str, old: Entry, new: Entry, here: Tree) -> bool:
+    def _is_same(self, path: str, old: FileState, new: FileState, here: Tree) -> bool:
         """Return whether the file at *path*, which *here* contains, has not changed."""
         del path, here
         return old == new
@@ -184,10 +193,10 @@ class FolderWorkspace(SharedWorkspace):
             return remove_tree(self._side) if self._kept else []
         return super().remove() + (remove_tree(self._side) if self._kept else [])
 
-    def _is_same(self, path: str, old: Entry, new: Entry, here: Tree) -> bool:
+    def _is_same(self, path: str, old: FileState, new: FileState, here: Tree) -> bool:
         if old == new and old.ctime_ns < self._marked_ns - _TICK_NS:
             return True
-        return alike(path, Version(old, self._before(path)), Version(new, here))
+        return alike(path, FileVersion(old, self._before(path)), FileVersion(new, here))
 
     def _before(self, path: str) -> Tree | None:
         return self._kept if path in self._kept_paths else self._template

@@ -16,15 +16,17 @@ from itertools import islice
 from pathlib import Path
 
 from whet.errors import WorkspaceError
-from whet.ground.diff import Entry, Inventory
-from whet.ground.tree import GIT, Descent, Folders, Step, open_file, trouble, walk
 from whet.reading.text import escape_surrogates
+from whet.workspace._diff import FileState, Inventory
+from whet.workspace.walk import GIT, DirectoryWalk, Folders, WalkStep, open_file, trouble, walk
 
 _FICLONE = 0x40049409
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK = 512
 _SPAN = 1 << 30
 _AS_OWNER = stat.S_ISUID | stat.S_ISGID
+_PROGRAM = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
+_CAPABILITIES = "security.capability"
 _TRIES = 3
 _MAX_PROBLEMS = 20
 
@@ -37,7 +39,7 @@ def copy_tree(source: Path, destination: Path, *, force: bool = False, own: Fold
     The owner can write to every folder of the copy, and to the files of folders that are read-only in *source*.
     """
     copier = _Copier(force=force, own=own)
-    with Descent(source, follow=not force, force=force) as src, Descent(destination, follow=True) as dst:
+    with DirectoryWalk(source, follow=not force, force=force) as src, DirectoryWalk(destination, follow=True) as dst:
         copier.copy(src, dst)
     return copier.inventory
 
@@ -45,7 +47,7 @@ def copy_tree(source: Path, destination: Path, *, force: bool = False, own: Fold
 def copy_some(source: Path, destination: Path, wanted: Callable[[str], bool]) -> None:
     """Copy the *wanted* files and every folder, but not the `.git` folder at the top."""
     copier = _Copier(force=True, wanted=wanted, skip=GIT)
-    with Descent(source, force=True) as src, Descent(destination) as dst:
+    with DirectoryWalk(source, force=True) as src, DirectoryWalk(destination) as dst:
         copier.copy(src, dst)
 
 
@@ -54,7 +56,7 @@ def merge_tree(
 ) -> None:
     """Copy the *wanted* files over those in *destination*; leave out folders at the top that are named in *skip*."""
     copier = _Copier(force=False, wanted=wanted, skip=skip, merge=True)
-    with Descent(source, follow=True) as src, Descent(destination) as dst:
+    with DirectoryWalk(source, follow=True) as src, DirectoryWalk(destination) as dst:
         copier.copy(src, dst)
 
 
@@ -77,7 +79,7 @@ class _Copier:
         # Whether the owner may write to the current folder, and to each one above it.
         self._open: list[bool] = []
 
-    def copy(self, src: Descent, dst: Descent) -> None:
+    def copy(self, src: DirectoryWalk, dst: DirectoryWalk) -> None:
         self._open = [_is_open(os.fstat(src.fd))]
         for step in walk(src, skip=self._skip, own=self._own):
             try:
@@ -88,7 +90,7 @@ class _Copier:
                     continue
                 raise trouble("cannot copy", src.path(step), error) from error
 
-    def _take(self, step: Step, src: Descent, dst: Descent) -> None:
+    def _take(self, step: WalkStep, src: DirectoryWalk, dst: DirectoryWalk) -> None:
         if step.kind == "enter":
             with suppress(FileExistsError) if self._merge else nullcontext():
                 os.mkdir(step.name, stat.S_IRWXU, dir_fd=dst.fd)
@@ -103,7 +105,7 @@ class _Copier:
         elif self._wanted is None or self._wanted(src.path(step)):
             self._item(step, src, dst)
 
-    def _item(self, step: Step, src: Descent, dst: Descent) -> None:
+    def _item(self, step: WalkStep, src: DirectoryWalk, dst: DirectoryWalk) -> None:
         if self._merge:
             with suppress(FileNotFoundError):
                 os.unlink(step.name, dir_fd=dst.fd)
@@ -118,14 +120,14 @@ class _Copier:
         else:
             return
         if src.top not in GIT:
-            self.inventory.files[src.path(step)] = Entry.of(made)
+            self.inventory.files[src.path(step)] = FileState.of(made)
 
 
 def _is_open(found: os.stat_result) -> bool:
     return bool(found.st_mode & stat.S_IWUSR)
 
 
-def _copy_file(step: Step, src_fd: int, dst_fd: int, *, force: bool, more: int) -> os.stat_result:
+def _copy_file(step: WalkStep, src_fd: int, dst_fd: int, *, force: bool, more: int) -> os.stat_result:
     with open_file(step.name, dir_fd=src_fd, force=force) as source:
         copy = os.open(step.name, _CREATE, stat.S_IRUSR | stat.S_IWUSR, dir_fd=dst_fd)
         try:
@@ -187,6 +189,16 @@ def _copy_range(source: int, copy: int, at: int, end: int) -> None:
         at += done
 
 
+def tree_size(path: Path) -> int:
+    """Return how many bytes the files below *path* hold; what vanishes meanwhile counts nothing."""
+    size = 0
+    for place, _, names in os.walk(path):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += Path(place, name).lstat().st_size
+    return size
+
+
 def remove_tree(path: Path) -> list[str]:
     """Delete *path* and everything below it; return a sentence for each thing that could not be deleted."""
     try:
@@ -245,7 +257,7 @@ def _removed_by_walk(path: Path) -> list[str]:
 
 def _problems_below(path: Path) -> Iterator[str]:
     """Delete what is in the folder *path*; yield a sentence for each thing that could not be deleted."""
-    with Descent(path, open_up=True) as place:
+    with DirectoryWalk(path, open_up=True) as place:
         for step in walk(place):
             try:
                 if step.kind == "unread":
@@ -268,7 +280,7 @@ def _problem(path: str, error: OSError) -> str:
 
 def make_presentable(root: Path) -> None:
     """Let the owner open every folder that an agent left, and delete its sockets, fifos and devices."""
-    with Descent(root, open_up=True) as place:
+    with DirectoryWalk(root, open_up=True) as place:
         for step in walk(place):
             if step.kind == "item" and not (stat.S_ISREG(step.stat.st_mode) or stat.S_ISLNK(step.stat.st_mode)):
                 with suppress(OSError):
@@ -276,10 +288,19 @@ def make_presentable(root: Path) -> None:
 
 
 def drop_privileges(folders: Iterable[Path]) -> None:
-    """Take the setuid and setgid bits from all files below *folders*."""
+    """Take the setuid and setgid bits from all files below *folders*, and capabilities from their programs."""
     for folder in folders:
-        with suppress(OSError), Descent(folder, force=True) as place:
+        with suppress(OSError), DirectoryWalk(folder, force=True) as place:
             for step in walk(place):
-                if step.kind == "item" and stat.S_ISREG(step.stat.st_mode) and step.stat.st_mode & _AS_OWNER:
-                    with suppress(OSError):
-                        os.chmod(step.name, stat.S_IMODE(step.stat.st_mode) & ~_AS_OWNER, dir_fd=place.fd)
+                if step.kind == "item" and stat.S_ISREG(step.stat.st_mode):
+                    _drop_privileges(place.fd, step.name, step.stat.st_mode)
+
+
+def _drop_privileges(folder: int, name: str, mode: int) -> None:
+    if mode & _AS_OWNER:
+        with suppress(OSError):
+            os.chmod(name, stat.S_IMODE(mode) & ~_AS_OWNER, dir_fd=folder)
+    if mode & _PROGRAM:
+        # Few have any; then there is nothing to remove, which is an error too.
+        with suppress(OSError):
+            os.removexattr(f"/proc/self/fd/{folder}/{name}", _CAPABILITIES, follow_symlinks=False)

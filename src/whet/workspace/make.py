@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import FixtureMissing, WorkspaceError
-from whet.ground.copying import clear, copy_tree
-from whet.ground.mounts import are_private
-from whet.ground.overlay import OverlayWorkspace, Template
-from whet.ground.repositories import make_whole, stored_elsewhere
-from whet.ground.tree import explained, identities, is_empty, is_inside
-from whet.ground.workspace import FolderWorkspace, Method, SharedWorkspace, Workspace
-from whet.model.suite import MOST_FILES, MadeSkill, Placed, WorkspaceSpec
+from whet.model.skills import AGENT_FOLDERS
+from whet.model.suite import MOST_FILES, MadeSkill, PlacedItem, WorkspaceSpec
 from whet.reading.documents import DocumentError
-from whet.reading.files import read_start
+from whet.reading.front_matter import front_matter
+from whet.reading.plugin_folder import plugin_manifest
+from whet.reading.skill_manifest import manifest_text
+from whet.workspace.contract import FolderWorkspace, Method, SharedWorkspace, Workspace
+from whet.workspace.copy import clear, copy_tree
+from whet.workspace.mounts import are_private
+from whet.workspace.overlay import OverlayWorkspace, Template
+from whet.workspace.repositories import make_whole, stored_elsewhere
+from whet.workspace.walk import explained, identities, is_empty, is_inside
 
 MANIFEST = "SKILL.md"
-_LARGEST_MANIFEST = 1024 * 1024
-
-_SKILL_HOLDERS = (".agents", ".claude", ".codex", ".copilot", ".cursor", ".gemini", ".github", ".opencode")
 
 
 class Workspaces:
@@ -202,7 +202,7 @@ def _check_apart(path: Path, template: Path) -> None:
         )
 
 
-def place(workspace: Path, placed: Iterable[Placed]) -> None:
+def place(workspace: Path, placed: Iterable[PlacedItem]) -> None:
     """Replace each path of *placed* with a copy of its source or its text, or remove it if it has neither."""
     for item in placed:
         target = workspace / item.path
@@ -240,8 +240,8 @@ def _check_inside(workspace: Path, target: Path) -> None:
 def skills_in(workspace: Path) -> tuple[str, ...]:
     """Return the skill folders that agents find in *workspace*, such as `.agents/skills/tidy-up`."""
     # Most workspaces have none, and a pattern would look at every place before it says so.
-    there = set(os.listdir(workspace))  # noqa: PTH208 - names only
-    holders = [holder for holder in _SKILL_HOLDERS if holder in there]
+    there = set(os.listdir(workspace))
+    holders = [holder for holder in AGENT_FOLDERS if holder in there]
     found = (path for holder in holders for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
     return tuple(str(path.parent.relative_to(workspace)) for path in found)
 
@@ -259,6 +259,8 @@ def named_in(folder: Path) -> str | None:
 
 def _front_matter(folder: Path) -> dict[str, Any]:
     """Return what the front matter of the skill in *folder* says, or nothing if it cannot be read."""
+    if not (folder / MANIFEST).is_file() and (plugin := plugin_manifest(folder)) is not None:
+        return {"name": plugin.name, "description": plugin.description}
     try:
         return read_manifest(folder)
     except DocumentError:
@@ -273,7 +275,4 @@ def _text(value: Any) -> str:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return what the front matter of the skill in *folder* says; raises `DocumentError`, or `TooMuch`."""
-    # Only here: suites without a skill need no YAML.
-    from whet.reading.front_matter import front_matter  # noqa: PLC0415
-
-    return front_matter(read_start(folder / MANIFEST, _LARGEST_MANIFEST).decode("utf-8-sig", "replace"))
+    return front_matter(manifest_text(folder / MANIFEST))

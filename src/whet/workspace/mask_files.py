@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from whet.dataclass import dataclass
-from whet.ground.copying import extents, remove_tree
-from whet.ground.secrets import HIDDEN, Masker
-from whet.ground.tree import Descent, Step, grant, walk
+from msgspec import Struct
+
 from whet.reading.text import escape_surrogates
-
-if TYPE_CHECKING:
-    import sqlite3
+from whet.secrets import HIDDEN, Masker
+from whet.workspace.copy import extents, remove_tree
+from whet.workspace.walk import DirectoryWalk, WalkStep, grant, walk
 
 _SQLITE_HEADER = b"SQLite format 3\0"
 _LOGIN_NAME = re.compile(r"credential|secret|passw|api_?key|(access|refresh|auth|id)_?token", re.IGNORECASE)
@@ -44,12 +43,11 @@ def mask_files(masker: Masker, root: Path) -> list[str]:
 
     Files keep their modes, but a file that we had to make readable is then readable only to its owner.
     """
-    with Descent(root, open_up=True) as place:
-        return _Masking(masker, root, place).run()
+    with DirectoryWalk(root, open_up=True) as place:
+        return _MaskingWalk(masker, root, place).run()
 
 
-@dataclass(slots=True)
-class _Folder:
+class _Folder(Struct):
     name: str
     hide: bool = False
 
@@ -58,10 +56,10 @@ class _Unmaskable(Exception):
     """Why something cannot be kept."""
 
 
-class _Masking:
+class _MaskingWalk:
     """One walk through the files; renames a folder when it leaves it, so that paths stay valid until then."""
 
-    def __init__(self, masker: Masker, root: Path, place: Descent) -> None:
+    def __init__(self, masker: Masker, root: Path, place: DirectoryWalk) -> None:
         self._masker = masker
         self._root = root
         self._place = place
@@ -80,7 +78,7 @@ class _Masking:
                 self._drop(step, error)
         return self._problems
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: WalkStep) -> None:
         if step.kind == "enter":
             self._above.append(_Folder(step.name, hide=self._has_secret(step.name)))
             self._attributes(self._place.fd)
@@ -93,7 +91,7 @@ class _Masking:
         else:
             self._item(step)
 
-    def _item(self, step: Step) -> None:
+    def _item(self, step: WalkStep) -> None:
         fd = self._place.fd
         if stat.S_ISLNK(step.stat.st_mode):
             self._link(step.name, fd)
@@ -111,7 +109,7 @@ class _Masking:
         if size > _LARGEST:
             raise _Unmaskable(f"it contains a secret and has {size:,} bytes, which is too large to rewrite")
         data = self._masker.data(os.pread(file, size, 0))
-        with open(os.dup(file), "r+b", buffering=0) as opened:  # noqa: PTH123 - a descriptor, not a path
+        with open(os.dup(file), "r+b", buffering=0) as opened:
             opened.seek(0)
             while data:
                 data = data[opened.write(data) :]
@@ -166,7 +164,7 @@ class _Masking:
     def _masked(self, text: str) -> str:
         return os.fsdecode(self._masker.data(os.fsencode(text)))
 
-    def _drop(self, step: Step, error: _Unmaskable | OSError) -> None:
+    def _drop(self, step: WalkStep, error: _Unmaskable | OSError) -> None:
         path = "/".join((*(folder.name for folder in self._above), step.name))
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         shown = self._masker.text(escape_surrogates(path))
@@ -177,7 +175,7 @@ class _Masking:
 
 
 @contextmanager
-def _opened(step: Step, fd: int) -> Iterator[int]:
+def _opened(step: WalkStep, fd: int) -> Iterator[int]:
     """Open a file to read and write; if its owner may not, grant it, and remove the rights of others."""
     mode = stat.S_IMODE(step.stat.st_mode)
     granted = mode & _READ_WRITE != _READ_WRITE
@@ -201,6 +199,40 @@ def _is_there(name: str, fd: int) -> bool:
     return True
 
 
+_LARGEST_STATE = 64 * 1024 * 1024
+
+
+def drop_unmaskable(masker: Masker, folder: Path) -> Iterator[tuple[Path, str]]:
+    """Mask the databases in *folder*; remove what is too large or cannot be read, because it might hold anything.
+
+    Yield each file that was removed, and why.
+    """
+    for path in _files(folder):
+        try:
+            problem = "it is larger than 64 MiB" if path.stat().st_size > _LARGEST_STATE else None
+            if problem is None and is_database(path):
+                mask_database(masker, path)
+        except FileNotFoundError:
+            # A log that its database has taken in.
+            continue
+        except (OSError, sqlite3.Error) as error:
+            problem = str(error)
+        if problem is not None:
+            for part in ("", "-wal", "-journal"):
+                remove_tree(path.with_name(path.name + part))
+            yield path, problem
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return every regular file; raises if one cannot be reached, because it would not be masked."""
+    paths = (Path(place, name) for place, _, names in os.walk(folder, onerror=_give_up) for name in names)
+    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
+
+
+def _give_up(error: OSError) -> None:
+    raise error
+
+
 def is_database(path: Path) -> bool:
     """Return whether *path* is an SQLite file."""
     with path.open("rb") as file:
@@ -212,9 +244,6 @@ def mask_database(masker: Masker, path: Path) -> None:
 
     Nothing of them stays in the file. Raises `sqlite3.Error` if the file cannot be read or rewritten.
     """
-    # Only here: few agents keep a database.
-    import sqlite3  # noqa: PLC0415
-
     deadline = time.monotonic() + _PATIENCE_S
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)

@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from whet.linux import libc
+from whet.linux import die_with_parent, libc
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 2, 4, 0x1000, 0x4000, 1 << 18
@@ -36,7 +36,7 @@ _MOST_OF_A_FILE = 65536
 _STAGES = ("/boot", "/var/spool", "/var/mail", "/var/empty")
 
 
-class _State:
+class _StageState:
     private: bool | None = None
     stage: Path | None = None
     no_owners: int | None = None
@@ -67,14 +67,14 @@ def private_mounts() -> bool:
 
     Call it early, while there is one thread: other threads would keep the old view.
     """
-    if _State.private is None:
-        _State.private = _one_thread() and _unshared()
-    return _State.private
+    if _StageState.private is None:
+        _StageState.private = _one_thread() and _unshared()
+    return _StageState.private
 
 
 def are_private() -> bool:
     """Return whether `private_mounts` was called and succeeded."""
-    return bool(_State.private)
+    return bool(_StageState.private)
 
 
 def mount_overlay(target: Path, *, lower: Sequence[Path], upper: Path | None, work: Path | None) -> None:
@@ -177,12 +177,12 @@ def _write_down(folder: str, place: str, without: Collection[str]) -> None:
         if entry.path in without:
             continue
         if entry.is_dir(follow_symlinks=False):
-            os.mkdir(target)  # noqa: PTH102 - there are hundreds, and pathlib is slow
+            os.mkdir(target)
             _write_down(entry.path, target, without)
             continue
-        with suppress(OSError), open(entry.path, "rb", buffering=0) as file:  # noqa: PTH123
+        with suppress(OSError), open(entry.path, "rb", buffering=0) as file:
             content = file.read(_MOST_OF_A_FILE) or b""
-            with open(target, "xb", buffering=0) as copy:  # noqa: PTH123
+            with open(target, "xb", buffering=0) as copy:
                 copy.write(content)
 
 
@@ -196,27 +196,27 @@ def _cover(path: Path) -> None:
 
 def _view() -> str:
     """Return the id of our view of mounts: another view may show the stage as well."""
-    return os.readlink("/proc/self/ns/mnt")  # noqa: PTH115 - a name and not a path
+    return os.readlink("/proc/self/ns/mnt")
 
 
 def _stage() -> Path:
     """Return the folder for clones: a file system in memory, which ends with us."""
     if not are_private():
         raise PermissionError(1, "mounts are not private")
-    if _State.stage is None:
+    if _StageState.stage is None:
         place = next((place for place in map(Path, _STAGES) if place.is_dir() and not place.is_symlink()), None)
         if place is None:
             raise FileNotFoundError(2, "there is no place to mount on")
         # A process of ours may have mounted it before; a second mount would hide the first.
         if not any(mount.place == place and mount.source == _STAGE_NAME for mount in mounted()):
             _mount(_STAGE_NAME.encode(), place, b"tmpfs", _MS_NOSUID | _MS_NODEV, "mode=700")
-        _State.stage = place
-    return _State.stage
+        _StageState.stage = place
+    return _StageState.stage
 
 
 def _no_owners() -> int:
     """Return a user namespace in which no id has a meaning, to translate owners and groups with."""
-    if _State.no_owners is None:
+    if _StageState.no_owners is None:
         pid = os.fork()
         if pid == 0:
             _wait_in_own_namespace()
@@ -224,24 +224,28 @@ def _no_owners() -> int:
             os.waitpid(pid, os.WUNTRACED)
             for kind in ("uid", "gid"):
                 Path(f"/proc/{pid}/{kind}_map").write_text(f"{_UNUSED_ID} {_UNUSED_ID} 1")
-            _State.no_owners = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+            _StageState.no_owners = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         finally:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-    return _State.no_owners
+    return _StageState.no_owners
 
 
 def _wait_in_own_namespace() -> NoReturn:
+    parent = os.getppid()
     libc.unshare(_CLONE_NEWUSER)
-    os.kill(os.getpid(), signal.SIGSTOP)
+    # Afterwards, because a new namespace takes the request back: stopped, we would outlive a parent that is killed.
+    die_with_parent()
+    if os.getppid() == parent:
+        os.kill(os.getpid(), signal.SIGSTOP)
     os._exit(0)
 
 
 def _one_thread() -> bool:
     try:
-        return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - names are enough
+        return len(os.listdir("/proc/self/task")) == 1
     except OSError:
         return False
 

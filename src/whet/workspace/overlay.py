@@ -10,13 +10,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from whet.ground.copying import clear, copy_tree, remove_tree
-from whet.ground.diff import Entry, Inventory, TooManyFiles, Version, alike, compare, describe_changes, take_inventory
-from whet.ground.mounts import mount_overlay, unmount
-from whet.ground.repositories import make_whole
-from whet.ground.tree import GIT, Descent, Tree, explained, is_empty, walk
-from whet.ground.workspace import Method, Workspace
 from whet.model.grade import Changes
+from whet.workspace._diff import (
+    FileState,
+    FileVersion,
+    Inventory,
+    TooManyFiles,
+    alike,
+    compare,
+    describe_changes,
+    take_inventory,
+)
+from whet.workspace.contract import Method, Workspace
+from whet.workspace.copy import clear, copy_tree, remove_tree
+from whet.workspace.mounts import mount_overlay, unmount
+from whet.workspace.repositories import make_whole
+from whet.workspace.walk import GIT, DirectoryWalk, Tree, explained, is_empty, walk
 
 # What the kernel makes in the work folder of a volatile mount, the innermost first.
 _DIRTY = "work/incompat/volatile/dirty"
@@ -120,8 +129,8 @@ class OverlayWorkspace(Workspace):
             except TooManyFiles:
                 raise self.refuse_overfull() from None
 
-            def same(path: str, before: Entry, after: Entry) -> bool:
-                return alike(path, Version(before, self._base), Version(after, above))
+            def same(path: str, before: FileState, after: FileState) -> bool:
+                return alike(path, FileVersion(before, self._base), FileVersion(after, above))
 
             for path in [each for each in old.files if each not in new.files and self._is_seen(each)]:
                 del old.files[path]
@@ -156,11 +165,11 @@ class OverlayWorkspace(Workspace):
         """Delete the folders of an overlay without changes by name, which is quick; return whether that was all."""
         side, number = str(self._side), len(self._lower)
         try:
-            os.unlink(f"{side}/k{number}/{_DIRTY}")  # noqa: PTH108 - a hot path, as the next ones
+            os.unlink(f"{side}/k{number}/{_DIRTY}")
             for below in _WORK:
-                os.rmdir(f"{side}/k{number}/{below}")  # noqa: PTH106
+                os.rmdir(f"{side}/k{number}/{below}")
             for folder in (f"{side}/u{number}", side, self.path):
-                os.rmdir(folder)  # noqa: PTH106
+                os.rmdir(folder)
         except OSError:
             return False
         return True
@@ -200,7 +209,7 @@ def _read_upper(upper: Path, base: Tree, most: int) -> tuple[Inventory, Inventor
     """
     old, new = Inventory(), Inventory()
     counted = Counter[str]()
-    with Descent(upper, force=True) as place:
+    with DirectoryWalk(upper, force=True) as place:
         for step in walk(place, skip=GIT):
             if step.kind == "leave":
                 continue
@@ -224,16 +233,16 @@ def _hides(fd: int, below: os.stat_result | None) -> bool:
     return below is not None and (_is_opaque(fd) or not stat.S_ISDIR(below.st_mode))
 
 
-def _files_at(base: Tree, path: str) -> dict[str, Entry]:
+def _files_at(base: Tree, path: str) -> dict[str, FileState]:
     """Return what *base* has at *path*: a file, or everything in a folder."""
     found = base.stat(path)
     if found is None:
         return {}
     if not stat.S_ISDIR(found.st_mode):
-        return {path: Entry.of(found)}
+        return {path: FileState.of(found)}
     if path in GIT:
         return {}
-    with Descent(base.root, follow=True) as place:
+    with DirectoryWalk(base.root, follow=True) as place:
         for name in path.split("/"):
             place.enter(name)
         return take_inventory(place).files

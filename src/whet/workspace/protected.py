@@ -9,20 +9,19 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import WorkspaceError
-from whet.ground.copying import clear
-from whet.ground.tree import GIT, Descent, grant, hash_file, is_below, open_file, walk
+from whet.workspace.copy import clear
+from whet.workspace.walk import GIT, DirectoryWalk, grant, hash_file, is_below, open_file, walk
 
 Kind = Literal["absent", "file", "folder", "other", "outside"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protected:
+class ProtectedItem(Struct, frozen=True, kw_only=True):
     """A file, a link, or a folder with either in it, as it was; `copy` is the path of a copy of a file."""
 
     path: str
@@ -37,8 +36,7 @@ class Protected:
         return self.copy is None and self.target is None
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class ProtectedPaths(Struct, frozen=True):
     """Which paths are protected: `holds` for files and links, `guards` for links on the way, `leads_to` for folders."""
 
     holds: Callable[[str], bool]
@@ -46,7 +44,7 @@ class Wanted:
     leads_to: Callable[[str], bool]
 
 
-def keep_protected(workspace: Path, wanted: Wanted, store: Path) -> tuple[Protected, ...]:
+def keep_protected(workspace: Path, wanted: ProtectedPaths, store: Path) -> tuple[ProtectedItem, ...]:
     """Copy the protected files into the folder *store*, which the agent must not reach."""
     store.mkdir(parents=True, exist_ok=True)
     kept = [
@@ -56,10 +54,10 @@ def keep_protected(workspace: Path, wanted: Wanted, store: Path) -> tuple[Protec
     ]
     folders = sorted({folder for item in kept for folder in _parents(item.path)})
     modes = (stat.S_IMODE((workspace / folder).lstat().st_mode) for folder in folders)
-    return (*kept, *(Protected(path=path, mode=mode) for path, mode in zip(folders, modes, strict=True)))
+    return (*kept, *(ProtectedItem(path=path, mode=mode) for path, mode in zip(folders, modes, strict=True)))
 
 
-def put_back(workspace: Path, wanted: Wanted, protected: tuple[Protected, ...]) -> tuple[str, ...]:
+def put_back(workspace: Path, wanted: ProtectedPaths, protected: tuple[ProtectedItem, ...]) -> tuple[str, ...]:
     """Restore the protected files and remove what was added to them; return the paths that had to change."""
     if workspace.is_symlink():
         raise WorkspaceError(f"{workspace} was replaced with a link")
@@ -87,7 +85,7 @@ def _parents(path: str) -> Iterator[str]:
         yield path or "."
 
 
-def _has_other_mode(workspace: Path, folder: Protected) -> bool:
+def _has_other_mode(workspace: Path, folder: ProtectedItem) -> bool:
     """Return whether a folder still exists, but with another mode."""
     try:
         mode = (workspace / folder.path).lstat().st_mode
@@ -96,7 +94,7 @@ def _has_other_mode(workspace: Path, folder: Protected) -> bool:
     return stat.S_ISDIR(mode) and stat.S_IMODE(mode) != folder.mode
 
 
-def _scan(workspace: Path, wanted: Wanted) -> Iterator[tuple[str, os.stat_result]]:
+def _scan(workspace: Path, wanted: ProtectedPaths) -> Iterator[tuple[str, os.stat_result]]:
     """Yield every protected file and link, without following links."""
     folders = [""]
     while folders:
@@ -119,16 +117,16 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return list(os.scandir(folder))
 
 
-def _kept(workspace: Path, path: str, found: os.stat_result, copy: Path) -> Protected:
+def _kept(workspace: Path, path: str, found: os.stat_result, copy: Path) -> ProtectedItem:
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
-        return Protected(path=path, mode=mode, target=str((workspace / path).readlink()))
+        return ProtectedItem(path=path, mode=mode, target=str((workspace / path).readlink()))
     with open_file(str(workspace / path)) as source, copy.open("wb") as target:
         shutil.copyfileobj(source, target)
-    return Protected(path=path, mode=mode, copy=str(copy), digest=_digest(copy))
+    return ProtectedItem(path=path, mode=mode, copy=str(copy), digest=_digest(copy))
 
 
-def _is_same(workspace: Path, item: Protected, found: os.stat_result | None) -> bool:
+def _is_same(workspace: Path, item: ProtectedItem, found: os.stat_result | None) -> bool:
     if found is None or stat.S_ISLNK(found.st_mode) != (item.target is not None):
         return False
     if item.target is not None:
@@ -138,7 +136,7 @@ def _is_same(workspace: Path, item: Protected, found: os.stat_result | None) -> 
     return _digest(workspace / item.path) == item.digest
 
 
-def _restore(workspace: Path, item: Protected) -> None:
+def _restore(workspace: Path, item: ProtectedItem) -> None:
     full = workspace / item.path
     _make_folders(workspace, item.path)
     _clear(full)
@@ -175,8 +173,7 @@ def _digest(path: Path) -> str:
     return hash_file(str(path), force=True).hex()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class Before(Struct, frozen=True, kw_only=True):
     """What was at a path: its kind and a digest; or only `changed`, if only a list of changes is known."""
 
     kind: Kind
@@ -184,8 +181,7 @@ class Before:
     changed: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surveyed:
+class WorkspaceSurvey(Struct, frozen=True, kw_only=True):
     """What the claims of a case need to know of the workspace before the agent starts.
 
     `held` says for each claim whether it already held; None if only a command could tell, or a search that is not
@@ -193,7 +189,7 @@ class Surveyed:
     """
 
     before: Mapping[str, Before] = field(default_factory=dict)
-    protected: tuple[Protected, ...] = ()
+    protected: tuple[ProtectedItem, ...] = ()
     held: tuple[bool | None, ...] = ()
 
     @property
@@ -207,8 +203,7 @@ class Surveyed:
         return bool(self.held) and all(self.held)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class PathState(Struct, frozen=True):
     """What is at a path now; `real` is its path after following links, if that is inside the workspace.
 
     `linked` says that there is a link to something absent, `whole` that a folder is the workspace itself.
@@ -220,31 +215,37 @@ class Found:
     whole: bool = False
 
 
-def find(workspace: Path, path: str) -> Found:
+def find(workspace: Path, path: str) -> PathState:
     """Return what is at *path*; follow links that stay in the workspace."""
-    full = os.path.join(workspace, path)  # noqa: PTH118 - a hot path
+    full = os.path.join(workspace, path)
     try:
         real, mode = _resolved(full)
     except (FileNotFoundError, NotADirectoryError):
-        return Found("absent", linked=os.path.islink(full))  # noqa: PTH114
+        return PathState("absent", linked=os.path.islink(full))
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return Found("absent", linked=True)
+            return PathState("absent", linked=True)
         raise
     root = str(workspace)
     if not is_below(real, root):
         root = _resolved(workspace)[0]
         if not is_below(real, root):
-            return Found("outside")
-    kind: Kind = "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
-    return Found(kind, real, whole=real == root)
+            return PathState("outside")
+    kind: Kind
+    if stat.S_ISDIR(mode):
+        kind = "folder"
+    elif stat.S_ISREG(mode):
+        kind = "file"
+    else:
+        kind = "other"
+    return PathState(kind, real, whole=real == root)
 
 
 def _resolved(path: Path | str) -> tuple[str, int]:
     """Return *path* after following links, and the mode of what is there; the kernel is quicker than realpath."""
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        return os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode  # noqa: PTH115
+        return os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode
     finally:
         os.close(fd)
 
@@ -259,7 +260,7 @@ def take_before(workspace: Path, paths: Iterable[str], *, digests: Iterable[str]
     return found
 
 
-def digest_of(found: Found) -> str | None:
+def digest_of(found: PathState) -> str | None:
     """Return a digest of a file, or of everything in a folder: names, links and contents.
 
     Leaves out the `.git` folder of the workspace itself, as the list of changes does.
@@ -274,7 +275,7 @@ def digest_of(found: Found) -> str | None:
 
 def _folder(folder: Path, skip: frozenset[str]) -> str:
     lines = []
-    with Descent(folder, force=True) as place:
+    with DirectoryWalk(folder, force=True) as place:
         for step in walk(place, skip=skip):
             if step.kind not in {"enter", "leave"}:
                 path = place.path(step).encode("utf-8", "surrogateescape")

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from whet.errors import WorkspaceError
-from whet.ground.copying import merge_tree
-from whet.ground.tree import explained
+from whet.workspace.copy import merge_tree
+from whet.workspace.walk import explained
 
 _LINK = "gitdir:"
 _LARGEST_LINK = 64 * 1024

@@ -1,7 +1,7 @@
 """Read folders as an agent may have left them: follow no link, open nothing that could block, go to any depth.
 
-`walk` with a `Descent` goes through a whole tree; `Tree` reaches one file by its path. Both open each folder by its
-name in the folder above, so no link leads out and no path is too long.
+`walk` with a `DirectoryWalk` goes through a whole tree; `Tree` reaches one file by its path. Both open each folder by
+its name in the folder above, so no link leads out and no path is too long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, TypeAlias
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import WorkspaceError
 from whet.reading.text import escape_surrogates
 
@@ -49,7 +50,7 @@ _HINTS = {
 }
 
 
-class Step(NamedTuple):
+class WalkStep(NamedTuple):
     """One step of a walk: an item that is not a folder, a folder just entered or left, or one that cannot be read."""
 
     kind: Literal["item", "enter", "leave", "unread"]
@@ -57,13 +58,13 @@ class Step(NamedTuple):
     stat: os.stat_result
 
 
-def walk(place: Descent, *, skip: frozenset[str] = frozenset(), own: Folders = frozenset()) -> Iterator[Step]:
+def walk(place: DirectoryWalk, *, skip: frozenset[str] = frozenset(), own: Folders = frozenset()) -> Iterator[WalkStep]:
     """Walk the tree below *place*, which moves along; leave out whet's *own* folders and files.
 
     Folders named in *skip* are left out at the top only: a repository that an agent made further down is its work.
     """
-    waiting: list[list[Step]] = [[]]
-    entered: list[Step] = []
+    waiting: list[list[WalkStep]] = [[]]
+    entered: list[WalkStep] = []
     yield from _items(place, waiting[-1], skip, own)
     while waiting:
         if waiting[-1]:
@@ -84,7 +85,7 @@ def walk(place: Descent, *, skip: frozenset[str] = frozenset(), own: Folders = f
                 yield entered.pop()._replace(kind="leave")
 
 
-def _enter(place: Descent, name: str) -> Literal["enter", "unread", "gone"]:
+def _enter(place: DirectoryWalk, name: str) -> Literal["enter", "unread", "gone"]:
     try:
         place.enter(name)
     except PermissionError:
@@ -97,7 +98,7 @@ def _enter(place: Descent, name: str) -> Literal["enter", "unread", "gone"]:
     return "enter"
 
 
-def _items(place: Descent, folders: list[Step], skip: frozenset[str], own: Folders) -> Iterator[Step]:
+def _items(place: DirectoryWalk, folders: list[WalkStep], skip: frozenset[str], own: Folders) -> Iterator[WalkStep]:
     with os.scandir(place.fd) as entries:
         for entry in entries:
             try:
@@ -105,24 +106,23 @@ def _items(place: Descent, folders: list[Step], skip: frozenset[str], own: Folde
             except FileNotFoundError:
                 continue
             except PermissionError:
-                yield Step("unread", entry.name, os.fstat(place.fd))
+                yield WalkStep("unread", entry.name, os.fstat(place.fd))
                 continue
             if (found.st_dev, found.st_ino) in own:
                 continue
             if not stat.S_ISDIR(found.st_mode):
-                yield Step("item", entry.name, found)
+                yield WalkStep("item", entry.name, found)
             elif entry.name not in skip:
-                folders.append(Step("enter", entry.name, found))
+                folders.append(WalkStep("enter", entry.name, found))
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(Struct):
     fd: int
     restore: int | None = None
     identity: tuple[int, int] = (0, 0)
 
 
-class Descent:
+class DirectoryWalk:
     """A place in a tree that moves one folder at a time; holds few descriptors at any depth.
 
     `force` lends us permissions that the agent took from its own folders, while we are inside.
@@ -159,7 +159,7 @@ class Descent:
         """The outermost folder that we entered; empty at the root."""
         return self._names[0] if self._names else ""
 
-    def path(self, step: Step) -> str:
+    def path(self, step: WalkStep) -> str:
         """Return the path of a step that `walk` has just given, relative to the root."""
         if self._prefix is None:
             # Only when asked: the paths of deeply nested folders are long.
@@ -301,7 +301,7 @@ def grant(name: str, bits: int, *, dir_fd: int | None = None) -> None:
     try:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISLNK(mode):
-            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(mode) | bits)  # noqa: PTH101 - no Path has a descriptor
+            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(mode) | bits)
     finally:
         os.close(fd)
 

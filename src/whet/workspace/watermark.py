@@ -12,11 +12,14 @@ import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from secrets import choice
 from typing import Any
 
-from whet.ground.copying import copy_tree
-from whet.ground.tree import is_empty
-from whet.ground.workspaces import MANIFEST
+from whet.reading.front_matter import parse_front_matter
+from whet.reading.plugin_folder import skills_of
+from whet.workspace.copy import copy_tree
+from whet.workspace.make import MANIFEST
+from whet.workspace.walk import is_empty
 
 _SYLLABLES = 9
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
@@ -38,8 +41,6 @@ def new_watermarks(digests: Mapping[str, str]) -> dict[str, str]:
 
 
 def _word() -> str:
-    from secrets import choice  # noqa: PLC0415 - only a new run needs it
-
     return "".join(choice(_CONSONANTS) + choice(_VOWELS) for _ in range(_SYLLABLES))
 
 
@@ -49,10 +50,11 @@ def watermarked(skill: Path, word: str, holder: Path) -> Path:
     copy.mkdir(parents=True)
     copy_tree(skill, copy)
     (copy / word).touch()
-    manifest = copy / MANIFEST
-    # A link may lead to a file that is not of the copy.
-    if not manifest.is_symlink():
-        _mark(manifest, word)
+    for folder in skills_of(copy):
+        manifest = folder / MANIFEST
+        # A link may lead to a file that is not of the copy.
+        if not manifest.is_symlink():
+            _mark(manifest, word)
     _level(copy)
     return copy
 
@@ -121,8 +123,6 @@ def _drafts(front: bytes, newline: bytes, item: bytes) -> Iterator[bytes]:
 
 def _read(front: bytes) -> dict[str, Any] | None:
     """Return what front matter says; None if it cannot be read."""
-    from whet.reading.front_matter import parse_front_matter  # noqa: PLC0415 - only runs with a skill need it
-
     try:
         return parse_front_matter(front.decode())
     except ValueError:

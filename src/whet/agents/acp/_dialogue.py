@@ -10,80 +10,44 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from whet.agents.records import look, parse, rows, table, text
-from whet.dataclass import dataclass
-from whet.errors import UsageError
+from acp.exceptions import RequestError
+from acp.schema import (
+    AllowedOutcome,
+    AuthenticateRequest,
+    CancelNotification,
+    ClientCapabilities,
+    DeniedOutcome,
+    FileSystemCapabilities,
+    Implementation,
+    InitializeRequest,
+    NewSessionRequest,
+    PromptRequest,
+    SetSessionConfigOptionSelectRequest,
+    SetSessionModeRequest,
+    TextContentBlock,
+)
+
+from whet.agents.acp._protocol import (
+    ASKS_PERMISSION,
+    AUTHENTICATE,
+    FIRST_PROMPT,
+    INITIALIZE,
+    NEW_SESSION,
+    SET_MODE,
+    SET_MODEL,
+    VERSION,
+    Opening,
+    answer_id,
+    chosen,
+    may,
+    model_option,
+    protocol_problem,
+)
+from whet.agents.observe.records import parse, rows, table, text
 from whet.version import __version__
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-# The ids of our requests. They say what an answer is about, also to those who only see the transcript.
-INITIALIZE, AUTHENTICATE, NEW_SESSION, SET_MODEL, SET_MODE, FIRST_PROMPT = 1, 2, 3, 4, 5, 100
-VERSION = 1
-ASKS_PERMISSION = "session/request_permission"
-NO_MODEL = "it offers no choice of a model; let `args` or `env` name it as {model}, or leave out `model`"
-_READS = frozenset({"read", "search", "think"})
-
-
-def require_acp() -> None:
-    """Raise if the SDK is missing; call it before anything runs."""
-    try:
-        import acp.schema  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise UsageError("agents of type acp need the agent-client-protocol library", hint=INSTALL) from error
-
-
-INSTALL = "pip install 'whet[acp]'"
-
-
-def may(policy: str, request: dict[str, Any]) -> bool:
-    """Return whether *policy* permits what the params of a permission request are about."""
-    return policy == "allow" or (policy == "reads" and text(request, "toolCall", "kind") in _READS)
-
-
-def chosen(allowed: bool, request: dict[str, Any]) -> str | None:
-    """Return the option to select: for this one time if there is such an option, so that every use is asked for."""
-    wanted = ("allow_once", "allow_always") if allowed else ("reject_once", "reject_always")
-    options = [table(option) for option in rows(request, "options")]
-    found = [text(option, "optionId") for kind in wanted for option in options if option.get("kind") == kind]
-    return next(filter(None, found), None)
-
-
-def answer_id(seen: dict[str, Any]) -> int | None:
-    """Return which of our requests a message answers, if it answers one."""
-    number = seen.get("id")
-    answers = "method" not in seen and ("result" in seen or "error" in seen)
-    return number if answers and isinstance(number, int) and not isinstance(number, bool) else None
-
-
-def model_option(session: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the option by which a new session lets its model be chosen."""
-    options = [table(option) for option in rows(session, "configOptions")]
-    found = (option for option in options if "model" in (option.get("category"), option.get("id")))
-    return next((option for option in found if text(option, "id")), None)
-
-
-def protocol_problem(answer: dict[str, Any]) -> str | None:
-    """Return why the answer to `initialize` is none that we can work with."""
-    version = look(answer, "result", "protocolVersion")
-    if "error" in answer or version == VERSION:
-        return None
-    return f"it speaks version {json.dumps(version)[:40]} of the protocol, and whet speaks version {VERSION}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """How to open a session: where it works, how it logs in, which model and mode it takes, and what it may do.
-
-    `model` is None if it is chosen in another way, such as by an argument.
-    """
-
-    cwd: str
-    login: str | None = None
-    model: str | None = None
-    mode: str | None = None
-    permissions: str = "allow"
 
 
 class AcpDialogue:
@@ -117,22 +81,13 @@ class AcpDialogue:
 
     def cancel(self) -> Iterable[bytes]:
         """Tell it to end its turn, if it has one; permissions that it still asks for are cancelled too."""
-        from acp.schema import CancelNotification  # noqa: PLC0415
-
         self._cancelled = True
         if self._session is None:
             return self._give_up()
         return [_message("session/cancel", CancelNotification(session_id=self._session))]
 
     def _initialize(self) -> Iterable[bytes]:
-        from acp.schema import (  # noqa: PLC0415
-            ClientCapabilities,
-            FileSystemCapabilities,
-            Implementation,
-            InitializeRequest,
-        )
-
-        # It has the tools of its own, inside the sandbox: it needs neither our files nor our terminal.
+        # The agent has tools of its own, inside the sandbox, and needs neither our files nor our terminal.
         nothing = ClientCapabilities(
             fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
         )
@@ -141,8 +96,6 @@ class AcpDialogue:
         return self._request(INITIALIZE, "initialize", request, self._initialized)
 
     def _initialized(self, result: dict[str, Any]) -> Iterable[bytes]:
-        from acp.schema import AuthenticateRequest  # noqa: PLC0415
-
         if protocol_problem({"result": result}):
             return self._give_up()
         if self._opening.login is None:
@@ -151,14 +104,10 @@ class AcpDialogue:
         return self._request(AUTHENTICATE, "authenticate", login, self._open)
 
     def _open(self, _: dict[str, Any]) -> Iterable[bytes]:
-        from acp.schema import NewSessionRequest  # noqa: PLC0415
-
         request = NewSessionRequest(cwd=self._opening.cwd, mcp_servers=[])
         return self._request(NEW_SESSION, "session/new", request, self._opened)
 
     def _opened(self, result: dict[str, Any]) -> Iterable[bytes]:
-        from acp.schema import SetSessionConfigOptionSelectRequest  # noqa: PLC0415
-
         session, model = text(result, "sessionId"), self._opening.model
         if session is None:
             return self._give_up()
@@ -175,8 +124,6 @@ class AcpDialogue:
         return self._give_up()
 
     def _set_mode(self, _: dict[str, Any]) -> Iterable[bytes]:
-        from acp.schema import SetSessionModeRequest  # noqa: PLC0415
-
         mode = self._opening.mode
         if mode is None:
             return self._send_prompt()
@@ -184,8 +131,6 @@ class AcpDialogue:
         return self._request(SET_MODE, "session/set_mode", request, lambda _: self._send_prompt())
 
     def _send_prompt(self) -> Iterable[bytes]:
-        from acp.schema import PromptRequest, TextContentBlock  # noqa: PLC0415
-
         said = TextContentBlock(type="text", text=self._prompt)
         request = PromptRequest(session_id=self._session or "", prompt=[said])
         number, self._prompts = FIRST_PROMPT + self._prompts, self._prompts + 1
@@ -211,8 +156,6 @@ class AcpDialogue:
 
     def _reply(self, seen: dict[str, Any]) -> Iterable[bytes]:
         """Answer a permission request by the policy; everything else is something that we did not offer."""
-        from acp.exceptions import RequestError  # noqa: PLC0415
-
         number, params = seen["id"], table(seen, "params")
         if not isinstance(number, int | str) or isinstance(number, bool):
             return []
@@ -223,8 +166,6 @@ class AcpDialogue:
         return [_line(id=number, result={"outcome": self._outcome(params)})]
 
     def _outcome(self, params: dict[str, Any]) -> dict[str, Any]:
-        from acp.schema import AllowedOutcome, DeniedOutcome  # noqa: PLC0415
-
         option = None if self._cancelled else chosen(may(self._opening.permissions, params), params)
         if option is None:
             return DeniedOutcome(outcome="cancelled").model_dump(by_alias=True, exclude_none=True)

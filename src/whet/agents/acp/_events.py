@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from whet.agents.acp_dialogue import (
+from msgspec import Struct
+
+from whet.agents.acp._protocol import (
     ASKS_PERMISSION,
     AUTHENTICATE,
     FIRST_PROMPT,
@@ -21,11 +23,10 @@ from whet.agents.acp_dialogue import (
     model_option,
     protocol_problem,
 )
-from whet.agents.acp_tools import ToolState
-from whet.agents.reading import Reading, Spending
-from whet.agents.records import amount, as_text, look, number, parse, plus, rows, status_kind, table, text
-from whet.dataclass import dataclass
-from whet.model.seen import Event, Permission, SessionEnded, SessionStarted, TroubleKind
+from whet.agents.acp._tools import ToolState
+from whet.agents.observe.records import amount, as_text, look, number, parse, plus, rows, status_kind, table, text
+from whet.agents.observe.to_events import EventBuilder, SpendingTotals
+from whet.model.events import Event, Permission, SessionEnded, SessionStarted, TroubleKind
 
 _STEPS = {
     INITIALIZE: "initialize",
@@ -77,8 +78,7 @@ _MESSAGES: tuple[tuple[re.Pattern[str], TroubleKind], ...] = (
 _HTTP_ERRORS = range(400, 600)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class Habits(Struct, frozen=True, kw_only=True):
     """What one agent does in its own way, as far as we know it.
 
     `noise` are pieces of speech that its program writes, `outage` is speech that means an error if no model was
@@ -94,7 +94,7 @@ class AcpReading:
     """Reads one session from the messages of its agent alone; our own are known by their ids."""
 
     def __init__(self, habits: Habits, *, policy: str, model: str | None, workspace: str) -> None:
-        self._reading, self._spending = Reading(workspace), Spending()
+        self._reading, self._spending = EventBuilder(workspace), SpendingTotals()
         self._habits, self._policy, self._model = habits, policy, model
         self._session: str | None = None
         self._answered: set[int] = set()
@@ -135,7 +135,7 @@ class AcpReading:
             case "plan":
                 yield from self._planned(rows(update, "entries"))
             case "usage_update" if text(update, "cost", "currency") == "USD":
-                # It says 0 if it does not know the price.
+                # An agent that does not know the price says 0.
                 yield from self._spending.total(cost_usd=amount(update, "cost", "amount") or None)
             case "config_option_update":
                 yield from self._started(update)
@@ -183,7 +183,7 @@ class AcpReading:
         allowed = may(self._policy, params) and chosen(True, params) is not None
         call = self._calls.get(call_id or "")
         name = call.name(call_id or "") if call else "unknown"
-        yield from self._reading.settle()
+        yield from self._reading.release_words()
         yield Permission(tool=name, id=call_id, allowed=allowed, policy=self._policy)
         if call and not call.ended and not allowed:
             # Not every agent says what became of it.
@@ -255,7 +255,7 @@ class AcpReading:
             case "session":
                 yield from self._spending.total(**read_tokens(usage))
             case "quota":
-                # Its output leaves out what was thought, and nothing else says how much that was.
+                # The output of Gemini leaves out what was thought, and nothing else says how much that was.
                 read = number(result, "_meta", "quota", "token_count", "input_tokens")
                 yield from self._spending.more(input_tokens=read)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from whet.agents.reading import Call, kind_of
-from whet.agents.records import as_text, look, number, rows, table, text
+from whet.agents.observe.records import as_text, look, number, rows, table, text
+from whet.agents.observe.to_events import OpenCall, kind_of
 
 # Our names for what the protocol calls the kinds of tools.
 _KINDS = {"execute": "shell", "read": "read", "edit": "edit", "delete": "delete"}
@@ -80,7 +80,7 @@ class ToolState:
             args["command"] = title
         if kind == "skill" and not args and (quoted := _QUOTED.match(title)):
             args["name"] = quoted[1]
-        if kind in ("read", "edit") and self._locations and not any(Call(tool, args, None, kind).paths()):
+        if kind in ("read", "edit") and self._locations and not any(OpenCall(tool, args, None, kind).paths()):
             args["paths"] = list(self._locations)
         return args
 
@@ -105,7 +105,7 @@ class ToolState:
         found = (look(self._output, "metadata", "exit"), look(self._output, "exit_code"), *exits)
         code = next((each for each in map(number, found) if each is not None), None)
         if code is None and done and "stdout" in self._response:
-            # It worked, unless its code is explained away or it goes on in the background.
+            # The command worked, unless its code is explained away or it goes on in the background.
             unsure = self._response.get("returnCodeInterpretation") or self._response.get("backgroundTaskId")
             return None if unsure else 0
         return code

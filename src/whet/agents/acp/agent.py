@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from whet.agents.acp_dialogue import INSTALL, AcpDialogue, Opening, require_acp
-from whet.agents.acp_reading import AcpReading, Habits
-from whet.agents.agent import (
+from msgspec import Struct
+from msgspec.structs import replace
+
+from whet import plugins
+from whet.agents.acp._events import AcpReading, Habits
+from whet.agents.acp._protocol import Opening
+from whet.agents.codex import config_args
+from whet.agents.contract import (
     AgentCommand,
     AgentDefaults,
     Options,
@@ -22,12 +26,15 @@ from whet.agents.agent import (
     named_paths,
     skill_copies,
 )
-from whet.dataclass import dataclass
 from whet.errors import UsageError
-from whet.model import plugins
+from whet.model.events import Event
 from whet.model.run import Runner
-from whet.model.seen import Event
 from whet.model.suite import Case
+from whet.reading.plugin_folder import skills_of
+from whet.version import install_command
+
+if TYPE_CHECKING:
+    from whet.agents.acp._dialogue import AcpDialogue
 
 _MODEL = "{model}"
 # Pieces of an answer; the words of a model are escaped, so they cannot look like this.
@@ -38,8 +45,7 @@ _SIGNS = Signs(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """A program that whet knows by the adapter for its own output: it shares home, login, skills and quiet settings.
 
     `variable` names its model, and `mode` is that in which it does not ask for every single thing.
@@ -57,7 +63,7 @@ _CLAUDE = Known(adapter="claude-code", variable="ANTHROPIC_MODEL")
 KNOWN = {
     "claude-agent-acp": _CLAUDE,
     "claude-code-acp": _CLAUDE,
-    # Its own sandbox does not work inside of ours, as with `codex`.
+    # The sandbox of Codex does not work inside of ours, as with `codex`.
     "codex-acp": Known(adapter="codex", env={"NO_COLOR": "1"}, mode="full-access"),
     "copilot": Known(
         adapter="copilot",
@@ -67,7 +73,7 @@ KNOWN = {
         ),
     ),
     "gemini": Known(adapter="gemini", habits=Habits(noise=re.compile(r"\[MODE_UPDATE\] \w+"), tokens="quota")),
-    # It reports the tokens of its last step only.
+    # OpenCode reports the tokens of its last step only.
     "opencode": Known(
         adapter="opencode", args=("--print-logs", "--log-level", "INFO"), habits=Habits(tokens="unknown")
     ),
@@ -78,6 +84,7 @@ class AcpAgent(AgentDefaults):
     """Starts what `command` and `args` say, and speaks with it; `permissions` says what it may do."""
 
     takes_skills: TakesSkills | None = "home"
+    always_direct = True
 
     def __init__(self) -> None:
         self._reading = AcpReading(Habits(), policy="allow", model=None, workspace="")
@@ -99,7 +106,7 @@ class AcpAgent(AgentDefaults):
             permissions=policy,
         )
         habits = known.habits if known else Habits()
-        self.dialogue = AcpDialogue(opening)
+        self.dialogue = _dialogue_class()(opening)
         self._reading = AcpReading(habits, policy=policy, model=model, workspace=str(task.workspace))
         return _filled(asked, task.runner.model or "")
 
@@ -113,18 +120,18 @@ class AcpAgent(AgentDefaults):
         return self._reading.left()
 
     def provider_of(self, runner: Runner) -> str | None:
-        """That of the adapter for the same program."""
+        """Return the provider of the adapter for the same program."""
         known = known_as(runner)
         adapter = plugins.find("agents", known.adapter)() if known else None
         return adapter.provider_of(runner) if adapter else None
 
     def continues(self, runner: Runner) -> bool:
-        """Its program waits for the next prompt."""
+        """The program of the agent waits for the next prompt."""
         del runner
         return True
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
-        """It needs a program, the library, and a place for skills if it gets any."""
+        """An ACP agent needs a program, the library, and a place for skills if it gets any."""
         del cases
         options = Options(runner.options)
         skills_dir = options.text("skills_dir")
@@ -137,9 +144,9 @@ class AcpAgent(AgentDefaults):
         if runner.model is None and _names_model(options):
             yield "agent.model: is missing; `args` or `env` use it as {model}"
         try:
-            require_acp()
+            _dialogue_class()
         except UsageError as error:
-            yield f"agent.type: {error.message}; {INSTALL}"
+            yield f"agent.type: {error.message}; {error.hint}"
 
     def _base(self, task: Task, known: Known | None) -> AgentCommand:
         """The command, trusted as far as the runner says: by itself, whet believes only programs that it knows."""
@@ -175,6 +182,16 @@ def known_as(runner: Runner) -> Known | None:
     return KNOWN.get(Path(Options(runner.options).text("command") or "").name)
 
 
+def _dialogue_class() -> type[AcpDialogue]:
+    """Import what speaks the protocol; raises if its SDK is not installed."""
+    try:
+        from whet.agents.acp._dialogue import AcpDialogue
+    except ImportError as error:
+        reason = "agents of type acp need the agent-client-protocol library"
+        raise UsageError(reason, hint=install_command("acp")) from error
+    return AcpDialogue
+
+
 def _names_model(options: Options) -> bool:
     return any(_MODEL in value for value in (*options.texts("args"), *options.table("env").values()))
 
@@ -183,14 +200,13 @@ def _settings(adapter: str, task: Task, env: Mapping[str, str]) -> tuple[str, ..
     """Arguments with the settings that whet gives this program in any case."""
     if adapter != "codex":
         return ()
-    from whet.agents.codex import config_args  # noqa: PLC0415
 
     return tuple(config_args(task, env))
 
 
 def _without_skills(asked: AgentCommand, task: Task, elsewhere: bool) -> dict[str, Path]:
     """What is copied into the home, without the skills if the runner names another place for them."""
-    skills = set(task.runner.skills) if elsewhere else set()
+    skills = {skill for given in task.runner.skills for skill in skills_of(given)} if elsewhere else set()
     return {name: path for name, path in asked.home_copies.items() if path not in skills}
 
 

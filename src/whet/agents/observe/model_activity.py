@@ -9,25 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from whet.agents.agent import Meaning, Signs
-from whet.agents.records import status_kind
+from whet.agents.contract import Meaning, Signs
+from whet.agents.observe.records import status_kind
 from whet.errors import AgentError, ContextExhausted, KeyRefused, PromptTooLong, ProviderUnreachable
-from whet.ground.sandbox import Sink
-from whet.ground.secrets import Masker
-from whet.model.seen import PROVIDER_TROUBLE, Trouble
+from whet.model.events import PROVIDER_TROUBLE, Trouble
+from whet.sandbox.contract import Sink
+from whet.secrets import Masker
 
 # A session that still does not fit after several summaries, without a tool call in between, never will.
 _MOST_OVERFLOWS = 3
 # A login that was refused may be renewed once.
 _MOST_REFUSALS = 2
 _REFUSING = (401, 403)
-# How long an agent may tell of a provider that nobody reaches.
+# How long an agent may report a provider that cannot be reached.
 _LONGEST_ALONE_S = 10.0
 # The id of a tool of which only a sign was seen.
 _UNNAMED = "a tool"
 
 
-class Turn:
+class ModelActivity:
     """What is known, at the time limit, of what the agent was waiting for.
 
     *login* names what logs an agent in that asks its provider without the gateway and is believed about it, and
@@ -41,7 +41,7 @@ class Turn:
         self._until = None if timeout_s is None else time.monotonic() + timeout_s
         self._heard_at = time.monotonic()
         self._tools: set[str | None] = set()
-        # It is the turn of the model at the beginning, and again after every result of a tool.
+        # The model has its turn at the beginning, and again after every result of a tool.
         self._awaited = True
         self._speaking = False
         # Whether the model has ever said anything.
@@ -93,7 +93,7 @@ class Turn:
             return
         self._speaking = False
         if self.login is not None and not self.came:
-            self._hold_refusals(trouble, self.login)
+            self._require_login(trouble, self.login)
         if trouble.kind in PROVIDER_TROUBLE:
             self._awaited, self.trouble = True, trouble
             self.troubles += 1
@@ -104,7 +104,7 @@ class Turn:
             if self._overflows >= _MOST_OVERFLOWS:
                 raise self.no_room(trouble)
 
-    def _hold_refusals(self, trouble: Trouble, login: str) -> None:
+    def _require_login(self, trouble: Trouble, login: str) -> None:
         """Raise if the provider lets this agent in no more: most would try again for minutes."""
         if trouble.kind == "auth" and trouble.status in _REFUSING:
             self._refusals += 1
@@ -158,11 +158,11 @@ def refused_login(trouble: Trouble, login: str) -> KeyRefused:
     return KeyRefused(f"{login} was refused{status}: {trouble.message}", hint="correct it, or log in again by hand")
 
 
-# This much of a line is enough to recognize it; the rest of a long one is not held back.
+# So many bytes of a line are enough to recognize it; the rest of a long one is not held back.
 _HEAD = 1024
 
 
-class Sieve:
+class SignFilter:
     """A sink that passes lines on to another one, without the signs that are not kept."""
 
     def __init__(

@@ -6,19 +6,20 @@ import os
 import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
-from msgspec.structs import force_setattr
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
-from whet.agents.agent import Output
+from whet.agents.contract import Output
+from whet.agents.observe.loading import LoadFollower
+from whet.agents.observe.model_activity import ModelActivity
+from whet.agents.observe.records import moment
 from whet.agents.prices import load_prices, priced
-from whet.agents.records import moment
-from whet.agents.turns import Turn
-from whet.dataclass import dataclass
-from whet.errors import BudgetSpent, SessionUnreadable, StepLimitReached
-from whet.model.seen import (
+from whet.errors import MoneySpent, SessionUnreadable, StepLimitReached
+from whet.model.codec import EVENT_NAMES, WireError, decode_event, encode_lines
+from whet.model.events import (
     Event,
     FinalOutput,
     Message,
@@ -29,9 +30,8 @@ from whet.model.seen import (
     Trouble,
     UsageSeen,
 )
-from whet.model.session import TOKEN_FIGURES, USAGE_FIGURES, Usage, add_figures, guessed, sourced
+from whet.model.session import ROUNDING_USD, TOKEN_FIGURES, USAGE_FIGURES, Usage, add_figures, guessed, sourced
 from whet.model.skills import SkillDetection, SkillWatch
-from whet.model.wire import EVENT_NAMES, WireError, decode_event, encode_lines
 from whet.reading.text import did_you_mean
 
 
@@ -90,7 +90,7 @@ class _Arrivals:
         self._sizes, self._times = array("q"), array("q")
 
     def note(self, size: int) -> str | None:
-        """Note that so many bytes arrived now, and return when that is."""
+        """Note that *size* bytes arrived now, and return the time."""
         self._sizes.append(size)
         self._times.append(_now_ms())
         return moment(self._times[-1])
@@ -110,16 +110,13 @@ def _now_ms() -> int:
 
 _LINE_SHOWN = 120
 _PIECE = 1024 * 1024
-# The rounding error of a sum of dollars: spending exactly the budget is allowed.
-_ROUNDING_USD = 1e-9
 # An agent may print everything at its end.
 _MOST_UNWRITTEN = 1000
 # For each skill and confidence; a check sees all of the evidence.
 _EVIDENCE_KEPT = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class SessionLimits(Struct, frozen=True, kw_only=True):
     """The limits of a running agent, and what is known of its session before it starts.
 
     Prices are those of `model` if the agent does not name one.
@@ -141,19 +138,22 @@ class Observer:
         read: Callable[[bytes], Iterable[Event]],
         *,
         events_path: Path,
-        watch: Watch | None = None,
+        watch: SessionLimits | None = None,
         then: Callable[[Event], None] | None = None,
         timed: bool = False,
+        turn: ModelActivity | None = None,
+        follower: LoadFollower | None = None,
     ) -> None:
-        # Replaced when the process starts.
-        self.turn = Turn()
+        self.turn = turn or ModelActivity()
+        # Of a session that ends as soon as it is known which skills load.
+        self._follower = follower
         # The time for events that have none, if when they arrive says when they happened.
         self._timed = timed
         self._now: str | None = None
         self._arrivals = _Arrivals()
         self._output = output
         self._read = _read_event if output == "events" else read
-        self._limits = watch or Watch()
+        self._limits = watch or SessionLimits()
         self._then = then
         self._pending: list[bytes] = []
         self._lines = 0
@@ -194,7 +194,9 @@ class Observer:
         self._take_lines(lines)
 
     def finish(self) -> None:
-        """Take the last line, which may have no end."""
+        """Take the last line, which may have no end; of an agent that whet ended, it is only a beginning."""
+        if self._follower is not None and self._follower.why is not None:
+            self._pending.clear()
         if self._pending:
             whole = b"".join(self._pending)
             self._pending.clear()
@@ -216,7 +218,7 @@ class Observer:
         """Take the figures of a second reading, which knew more; raises if they are beyond the budget."""
         self.steps, self._usage, self._derived = again.steps, again._usage, again._derived
         self._skills, self._characters = again._skills, again._characters
-        self._hold_budget()
+        self._require_budget()
 
     def usage(self) -> Usage:
         """Return what the agent reported; a figure that it never mentioned stays unknown."""
@@ -236,8 +238,8 @@ class Observer:
     def tells_loads(self) -> bool:
         """Whether a skill that the agent loads would be seen.
 
-        An adapter reads all that its agent does. A program that prints our events tells what it likes, so it has to
-        have told of something that is read, run or offered; one that prints text tells nothing.
+        An adapter reads all that its agent does. A program that prints our events chooses what it reports, so it has to
+        have reported something that is read, run or offered; one that prints text reports nothing.
         """
         return self._output == "records" or (self._output == "events" and self._skills.informed)
 
@@ -276,6 +278,9 @@ class Observer:
         count = self._COUNTS.get(type(event))
         if count:
             count(self, event)
+        if self._follower is not None:
+            self._follower.take(event)
+            self._follower.look(loaded=self._skills.loaded(), rounds=self.steps, tells=self.tells_loads, event=event)
 
     def _take_lines(self, lines: list[bytes]) -> None:
         """Take *lines*, and write their events together."""
@@ -345,6 +350,8 @@ class Observer:
         self._in_round = True
         self._characters.round()
         self.steps += 1
+        if self._follower is not None:
+            self._follower.begin_round()
         most = self._limits.max_steps
         if most is not None and self.steps > most:
             raise StepLimitReached(f"began step {self.steps} and may take {most}")
@@ -360,12 +367,12 @@ class Observer:
         self._derived |= frozenset(seen.derived)
         if seen.cost_usd is None and (self.started.model or self._limits.model):
             load_prices()
-        self._hold_budget()
+        self._require_budget()
 
-    def _hold_budget(self) -> None:
+    def _require_budget(self) -> None:
         budget = self._limits.budget_usd
-        if budget is not None and (spent := self._spent()) is not None and spent > budget + _ROUNDING_USD:
-            raise BudgetSpent(f"has spent ${spent:.6g} of a budget of ${budget:g}")
+        if budget is not None and (spent := self._spent()) is not None and spent > budget + ROUNDING_USD:
+            raise MoneySpent(f"has spent ${spent:.6g} of a budget of ${budget:g}")
 
     def _spent(self) -> float | None:
         """Return the least that it costs so far: some agents report what they read long before what they wrote."""

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from whet.model.seen import MOST, SkillSignal, TroubleKind
+from whet.model.events import MOST, SkillSignal, TroubleKind
 
 _decode = msgspec.json.Decoder().decode
 
 
-class Lines:
+class LineSplitter:
     """Makes whole lines out of pieces of output."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """From the records of an agent to events: what its tools do, what it says, and what it spends.
 
-An adapter keeps one `Reading` per session and calls a method for each thing that it finds in the agent's records.
+An adapter keeps one `EventBuilder` per session and calls a method for each thing that it finds in the agent's records.
 Every method returns the events to pass on.
 """
 
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from whet.agents.agent import (
+from whet.agents.contract import (
     AgentCommand,
     AgentDefaults,
     Resume,
@@ -21,8 +21,8 @@ from whet.agents.agent import (
     mounts,
     skill_copies,
 )
-from whet.agents.records import amount, as_text, look, number, rows, text
-from whet.model.seen import (
+from whet.agents.observe.records import amount, as_text, look, number, rows, text
+from whet.model.events import (
     CommandRun,
     Event,
     FileEdit,
@@ -40,7 +40,7 @@ from whet.model.seen import (
 )
 from whet.model.session import USAGE_FIGURES, add_figures
 from whet.model.skills import skill_name
-from whet.reading.shell_files import command_line, shell_reads
+from whet.shell.files import command_line, shell_reads
 
 Kind = Literal["shell", "read", "edit", "skill"]
 # By the name in small letters: the names of several programs differ only in that.
@@ -68,7 +68,7 @@ def kind_of(tool: str) -> Kind | None:
     return _KINDS.get(tool.lower())
 
 
-class Call(NamedTuple):
+class OpenCall(NamedTuple):
     """A tool that was asked for and has not answered yet."""
 
     tool: str
@@ -125,7 +125,7 @@ def _first(args: Any, names: tuple[str, ...]) -> Any:
     return None
 
 
-class Reading:
+class EventBuilder:
     """The calls of one session, and its words, held back until it is known whether they were the last.
 
     The events of a call follow with its result. Events are given as lists: a transcript may have a million calls, and
@@ -137,7 +137,7 @@ class Reading:
         self.workspace = workspace
         # Where a shell begins, if not in the workspace: some programs stay where the last command went.
         self.cwd = ""
-        self._open: dict[str, Call] = {}
+        self._open: dict[str, OpenCall] = {}
         # Words, and when they were said.
         self._held: tuple[str, str | None] | None = None
         self._last: str | None = None
@@ -146,8 +146,8 @@ class Reading:
         """The model asked for a tool."""
         name, known = text(tool) or "unknown", text(call_id)
         if known is not None:
-            self._open[known] = Call(name, args, known, kind_of(name))
-        return [*self.settle(), ToolCall(tool=name, id=known, args=args, at=at)]
+            self._open[known] = OpenCall(name, args, known, kind_of(name))
+        return [*self.release_words(), ToolCall(tool=name, id=known, args=args, at=at)]
 
     def ended(
         self,
@@ -179,13 +179,13 @@ class Reading:
         elif call and ran and ok is not False and call.kind in ("read", "edit"):
             did = FileRead if call.kind == "read" else FileEdit
             actions = [did(path=self._path(path, call.folder), at=at) for path in call.paths()]
-        return [*self.settle(), *actions, result]
+        return [*self.release_words(), *actions, result]
 
     def left(self) -> list[Event]:
         """The session is over: words without an answer, and commands that were cut off while they ran."""
         commands = [call.command for call in self._open.values()]
         self._open.clear()
-        words, self._last = self.settle(), None
+        words, self._last = self.release_words(), None
         return [*words, *(CommandRun(command=command) for command in commands if command)]
 
     def command_of(self, call_id: Any) -> str | None:
@@ -202,14 +202,14 @@ class Reading:
         thought = text(words)
         if not thought:
             return []
-        return [*self.settle(), Message(role="assistant", phase="thinking", text=thought, at=at)]
+        return [*self.release_words(), Message(role="assistant", phase="thinking", text=thought, at=at)]
 
     def said(self, words: Any, *, at: str | None = None) -> list[Event]:
         """The model said something."""
         said = text(words)
         if not said:
             return []
-        before, self._held = self.settle(), (said, at)
+        before, self._held = self.release_words(), (said, at)
         return before
 
     def blocks(self, content: list[Any], *, at: str | None = None) -> Iterator[Event]:
@@ -228,20 +228,20 @@ class Reading:
     def trouble(self, message: Any, kind: TroubleKind, status: Any = None, *, at: str | None = None) -> list[Event]:
         """Something went wrong; it comes after the words that were held back, since those do not show it overcome."""
         happened = Trouble(message=as_text(message) or kind, kind=kind, status=number(status), at=at)
-        return [*self.settle(), happened]
+        return [*self.release_words(), happened]
 
     def answered(self, words: Any = None, *, at: str | None = None) -> list[Event]:
         """The session ended well: what was said last is the answer, unless the agent names another."""
-        before = self.settle("final")
+        before = self.release_words("final")
         answer = text(words) or self._last
         return before if answer is None else [*before, FinalOutput(text=answer, at=at)]
 
     def over(self, ok: bool, reason: str, *, at: str | None = None) -> list[Event]:
         """The session ended well, with an answer, or not, for a *reason*."""
-        words = self.answered(at=at) if ok else self.settle()
+        words = self.answered(at=at) if ok else self.release_words()
         return [*words, SessionEnded(ok=ok, reason=None if ok else reason, at=at)]
 
-    def settle(self, phase: MessagePhase = "commentary") -> list[Event]:
+    def release_words(self, phase: MessagePhase = "commentary") -> list[Event]:
         """Pass on the words that were held back, now that it is known what they were; a thought is not an answer."""
         if self._held is None:
             return []
@@ -249,7 +249,7 @@ class Reading:
         self._last = self._last if phase == "thinking" else words
         return [Message(role="assistant", phase=phase, text=words, at=at)]
 
-    def _ran(self, call: Call, exit_code: int | None, worked: bool | None, at: str | None) -> list[Event]:
+    def _ran(self, call: OpenCall, exit_code: int | None, worked: bool | None, at: str | None) -> list[Event]:
         """A command and the files that it shows; if it is unknown whether it worked, it may have shown none."""
         command = call.command
         if not command:
@@ -275,9 +275,10 @@ class RecordsAgent(AgentDefaults):
     """A program that prints records: what all of them share, from their arguments to what they leave undone."""
 
     program: str
-    # Where it looks for skills in its home, and the files there that log it in.
+    # Where it looks for skills in its home, the files there of which each can log it in, and those that go with them.
     skills: str
     login: tuple[str, ...] = ()
+    beside_login: tuple[str, ...] = ()
     # Whether it gets a copy of these files even if it works in the user's own home.
     always_copies_login = False
     # The figures of its usage that it does not report as we count them.
@@ -285,7 +286,7 @@ class RecordsAgent(AgentDefaults):
     takes_skills: TakesSkills | None = "home"
 
     def __init__(self) -> None:
-        self._reading, self._spending = Reading(), Spending(derived=self.derived)
+        self._reading, self._spending = EventBuilder(), SpendingTotals(derived=self.derived)
 
     def start(
         self,
@@ -304,7 +305,7 @@ class RecordsAgent(AgentDefaults):
         model = ("--model", task.runner.model) if task.runner.model else ()
         name, args = task.options.text("command") or self.program, task.options.texts("args")
         copies = self.always_copies_login or env["HOME"] == str(task.home)
-        login = credential_files(task, self.login) if copies and not task.routed else {}
+        login = credential_files(task, (*self.login, *self.beside_login)) if copies and not task.routed else {}
         return AgentCommand(
             argv=(name, *mode, *model, *resume, *args, *last),
             env=env,
@@ -327,7 +328,7 @@ def resuming(task: Task, flag: str) -> tuple[str, ...]:
     return (flag, task.resume.session_id) if task.resume else ()
 
 
-class Spending:
+class SpendingTotals:
     """Tokens and money reported so far, so that later totals are not counted twice."""
 
     def __init__(self, *, derived: tuple[str, ...] = ()) -> None:
@@ -344,7 +345,7 @@ class Spending:
         self._unsure = frozenset(before) - frozenset(self._known)
 
     def more(self, **amounts: Any) -> Iterator[Event]:
-        """So much more was spent; the names are those of `UsageSeen`."""
+        """Add to what was spent; the names are those of `UsageSeen`."""
         known = {name: value for name, value in amounts.items() if amount(value) is not None}
         for name, value in known.items():
             self._known[name] = add_figures(self._known.get(name, 0), value)

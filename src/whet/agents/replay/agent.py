@@ -7,17 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from whet.agents.agent import Agent, AgentCommand, AgentDefaults, Options, Output, Task, environment
-from whet.dataclass import dataclass
+from msgspec import Struct
+
+from whet import plugins
+from whet.agents.contract import Agent, AgentCommand, AgentDefaults, Options, Output, Task, environment
 from whet.errors import AgentNotStarted, WhetError
-from whet.ground.changes import RecordedChanges, read_changes
-from whet.model import plugins, wire
+from whet.model import codec
+from whet.model.events import Event
 from whet.model.run import Runner, folder_name, turn_folder
-from whet.model.seen import Event
 from whet.model.session import SessionSummary
 from whet.model.suite import Case
+from whet.workspace.changes import RecordedChanges, read_changes
 
-_PLAYER = Path(__file__).with_name("replay_player.py")
+_PLAYER = Path(__file__).with_name("player.py")
 _SESSION, _EVENTS = "session.json", "events.jsonl"
 # Where the player keeps what it replaced, in the home of the attempt.
 _REPLACED = ".whet-replaced"
@@ -25,8 +27,7 @@ _UNKNOWN_FAILURE = 1
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class Recording(Struct, frozen=True, kw_only=True):
     """One recorded attempt: its folder, and what is known of its session."""
 
     folder: Path
@@ -68,6 +69,7 @@ class ReplayAgent(AgentDefaults):
     """Plays `script`, a run folder or its `trials`: the same case, arm and trial, by the runner of that name."""
 
     # A recording has its skills already.
+    has_program = False
     asks_nobody = False
     takes_skills = "variable"
 
@@ -197,8 +199,8 @@ def _numbered(folder: Path) -> list[Path]:
 
 def _read(folder: Path) -> Recording | str:
     try:
-        session = wire.decode_file(folder / _SESSION, SessionSummary)
-    except (OSError, wire.WireError) as error:
+        session = codec.decode_file(folder / _SESSION, SessionSummary)
+    except (OSError, codec.WireError) as error:
         return f"{folder / _SESSION} cannot be read: {error}"
     return Recording(folder=folder.resolve(), session=session)
 
@@ -244,8 +246,8 @@ def _holds_events(transcript: Path) -> bool:
     with transcript.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
     try:
-        wire.decode_event(first)
-    except wire.WireError:
+        codec.decode_event(first)
+    except codec.WireError:
         return False
     return True
 
@@ -256,8 +258,8 @@ def _read_events(path: Path) -> Iterator[Event]:
             if not line.strip():
                 continue
             try:
-                event = wire.decode_event(line)
-            except wire.WireError as error:
+                event = codec.decode_event(line)
+            except codec.WireError as error:
                 hint = "record it again, or restore that file"
                 raise AgentNotStarted(f"{path}: line {number} is not an event: {error}", hint=hint) from error
             yield event

@@ -1,6 +1,6 @@
 """The program of the replay agent: it applies recorded changes to its folder and prints the recorded output.
 
-It runs on its own, by `python -I -S`, so it imports nothing but the standard library.
+The player runs on its own, by `python -I -S`, and imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def lay(folder: Path, into: Path) -> None:
     for path in changes.get("deleted", []):
         _clear(_place(into, path))
     for path in sorted(changes.get("gone", []), key=len, reverse=True):
-        # It may hold what was never recorded, such as empty folders of its own.
+        # The folder may hold what was never recorded, such as empty folders of its own.
         with contextlib.suppress(OSError):
             _place(into, path).rmdir()
     if (folder / "changes.tar").is_file():
@@ -112,7 +112,7 @@ def _copy(file: BinaryIO, stream: BinaryIO) -> None:
 def main() -> int:
     """Play the recording that the arguments name, and end as it ended."""
     if len(sys.argv) != _NEEDED:
-        sys.stderr.write("usage: replay_player.py FOLDER EXIT_CODE CHANGES REPLACED\n")
+        sys.stderr.write("usage: player.py FOLDER EXIT_CODE CHANGES REPLACED\n")
         return 2
     folder, code, changes, replaced = sys.argv[1:]
     here = Path(os.getcwd())  # noqa: PTH109 - Path.cwd() is the same call

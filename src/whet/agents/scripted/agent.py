@@ -10,14 +10,24 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
-from whet.agents.agent import AgentCommand, AgentDefaults, Options, Task, environment, facts, mounts, with_named_skills
+from whet.agents.contract import (
+    AgentCommand,
+    AgentDefaults,
+    Options,
+    Task,
+    environment,
+    facts,
+    mounts,
+    with_named_skills,
+)
+from whet.model.events import MessagePhase
 from whet.model.run import Runner
-from whet.model.seen import MessagePhase
 from whet.model.suite import Case
+from whet.reading.documents import load_json
 from whet.reading.fields import is_number, is_whole
 from whet.reading.text import did_you_mean
 
-_PLAYER = Path(__file__).with_name("scripted_player.py")
+_PLAYER = Path(__file__).with_name("player.py")
 # The further fields of each step; the player knows what they do.
 STEPS: dict[str, tuple[str, ...]] = {
     "say": ("phase",),
@@ -57,6 +67,7 @@ _VALUES: dict[str, _Rule] = {
 class ScriptedAgent(AgentDefaults):
     """Plays `script`: one file for every case, or a folder with one file per case id (`.toml` or `.json`)."""
 
+    has_program = False
     asks_nobody = False
     takes_skills = "variable"
 
@@ -82,7 +93,7 @@ class ScriptedAgent(AgentDefaults):
         return with_named_skills(task, command)
 
     def continues(self, runner: Runner) -> bool:
-        """Its steps say what it does in which turn."""
+        """The steps of the script say what the agent does in which turn."""
         del runner
         return True
 
@@ -144,9 +155,6 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
 
 
 def _json(text: str) -> Any:
-    # Only here: most scripts are TOML.
-    from whet.reading.documents import load_json  # noqa: PLC0415
-
     return load_json(text, repeats=True)
 
 

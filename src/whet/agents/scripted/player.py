@@ -1,13 +1,14 @@
 """The program of the scripted agent: it plays steps in its working folder and prints session events.
 
-It runs on its own, by `python -I -S`, so it imports only the standard library. Each attempt waits for it, so it imports
-little, and what only some steps need when such a step is played.
+The player runs on its own, by `python -I -S`, and imports only the standard library. Each attempt waits for it, so it
+imports little, and what only some steps need when such a step is played.
 """
 
 from __future__ import annotations
 
 import marshal
 import sys
+import time
 
 # As in `typing`, which takes as long to import as Python to start.
 TYPE_CHECKING = False
@@ -21,7 +22,7 @@ _calls = 0
 
 def emit(kind: str, **fields: Any) -> None:
     """Print one event."""
-    import json  # noqa: PLC0415
+    import json
 
     say(json.dumps({"type": kind, **fields}) + "\n")
 
@@ -47,21 +48,21 @@ def done(call_id: str, tool: str, output: str, ok: bool) -> None:
 
 def place(path: str) -> Path:
     """Return where *path* is, seen from the working folder."""
-    from pathlib import Path  # noqa: PLC0415
+    from pathlib import Path
 
     return Path.cwd() / path
 
 
 def named(path: Path) -> str:
     """Return *path* as the events of every agent name it: from the working folder, if it is in there."""
-    import os  # noqa: PLC0415
+    import os
 
     return os.path.normpath(path).removeprefix(f"{path.cwd()}/")
 
 
 def run(step: dict[str, Any]) -> None:
     """Run a shell command."""
-    import subprocess  # noqa: PLC0415
+    import subprocess
 
     call_id = call("shell", command=step["run"])
     ended = subprocess.run(  # noqa: S602 - running what the script says is the point
@@ -119,8 +120,6 @@ def load_skill(step: dict[str, Any]) -> None:
 
 def wait(step: dict[str, Any]) -> None:
     """Do nothing for some seconds."""
-    import time  # noqa: PLC0415
-
     time.sleep(step["wait_s"])
 
 

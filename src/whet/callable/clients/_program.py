@@ -8,13 +8,13 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from whet.agents import callable as rpc
-from whet.agents.callable import HEALTH_TIMEOUT_S, MOST_BYTES, Reply, environment
+from whet.callable.clients import contract as rpc
+from whet.callable.clients.contract import HEALTH_TIMEOUT_S, MOST_BYTES, CallAnswer, environment
 from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge, SkillFailed
-from whet.ground.program_output import TAIL_BYTES, BoundedOutput, OutputTail, how_it_ended
-from whet.ground.sandbox import Boundary, Command, Sandbox, Sink, Talk
-from whet.model.benchmark import CallableSkill
+from whet.model.callable import CallableSkill
 from whet.model.suite import Ceilings
+from whet.sandbox.contract import Boundary, Command, Sandbox, Sink, Talk
+from whet.sandbox.process.output import TAIL_BYTES, BoundedOutput, OutputTail, how_it_ended
 
 TOO_MUCH = f"the skill printed more than {MOST_BYTES} bytes"
 
@@ -35,7 +35,7 @@ class Program:
         return Command(argv=self._skill.argv, env=self._env, cwd=self._skill.root, stdin=stdin)
 
     def open(self, stdout: Sink, stderr: Sink) -> AbstractAsyncContextManager[Talk]:
-        """Keep it running until the context ends."""
+        """Keep the program running until the context ends."""
         return self.sandbox.open(self.command(), self.boundary, stdout=stdout, stderr=stderr)
 
 
@@ -45,26 +45,26 @@ class ProgramSkill(ABC):
     def __init__(self, program: Program) -> None:
         self._program = program
 
-    async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
+    async def call(self, arguments: Mapping[str, Any], *, timeout_s: float) -> CallAnswer:
         """Ask the program for an answer."""
-        return await self._ask("invoke", dict(given), timeout_s)
+        return await self._ask("invoke", dict(arguments), timeout_s)
 
     async def health(self) -> str | None:
         """Ask the program for its health."""
         return await health_by(lambda: self._ask("healthcheck", {}, HEALTH_TIMEOUT_S))
 
     @abstractmethod
-    async def _ask(self, method: str, params: Any, timeout_s: float) -> Reply: ...
+    async def _ask(self, method: str, params: Any, timeout_s: float) -> CallAnswer: ...
 
 
 class OneShot(ProgramSkill):
     """Starts a process for each call, so that no call sees what another left behind."""
 
-    async def _ask(self, method: str, params: Any, timeout_s: float) -> Reply:
+    async def _ask(self, method: str, params: Any, timeout_s: float) -> CallAnswer:
         number = int(method == "invoke")
         out, err = BoundedOutput(MOST_BYTES, OutputTooLarge(TOO_MUCH)), OutputTail()
         program = self._program
-        ended = await program.sandbox.run(
+        ending = await program.sandbox.run(
             program.command(rpc.request(method, params, number)),
             program.boundary,
             timeout_s=timeout_s,
@@ -72,16 +72,16 @@ class OneShot(ProgramSkill):
             stderr=err,
         )
         # A process that did not end well gave no answer, whatever it printed before.
-        if ended.timed_out:
+        if ending.timed_out:
             raise AgentTimedOut(f"it did not end within {timeout_s:g} s")
-        if ended.exit_code != 0:
-            said = err.text or "(nothing on standard error)"
-            raise AgentCrashed(f"its program ended with {how_it_ended(ended)}: {said}")
+        if ending.exit_code != 0:
+            error_text = err.text or "(nothing on standard error)"
+            raise AgentCrashed(f"its program ended with {how_it_ended(ending)}: {error_text}")
         answer = rpc.find_answer(bytes(out.data), number)
         if answer is None:
-            printed = bytes(out.data[-TAIL_BYTES:]).decode(errors="replace").strip()
-            raise SkillFailed(f"it printed no JSON-RPC answer: {printed or err.text or '(nothing)'}")
-        return Reply(output=rpc.result_of(answer), latency_ms=ended.duration_s * 1000)
+            output = bytes(out.data[-TAIL_BYTES:]).decode(errors="replace").strip()
+            raise SkillFailed(f"it printed no JSON-RPC answer: {output or err.text or '(nothing)'}")
+        return CallAnswer(output=rpc.result_of(answer), latency_ms=ending.duration_s * 1000)
 
 
 async def health_by(ask: Callable[[], Awaitable[object]]) -> str | None:

@@ -9,22 +9,23 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import anyio
 
-from whet.agents import callable as rpc
-from whet.agents.callable import MOST_BYTES, Reply, SkillClient
-from whet.agents.callable_http import HttpSkill, http_client
-from whet.agents.callable_program import TOO_MUCH, OneShot, Program, ProgramSkill
-from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge
-from whet.ground.program_output import OutputTail
-from whet.ground.sandbox import Sandbox, Talk
-from whet.model.benchmark import CallableSkill
+from whet.callable.clients import contract as rpc
+from whet.callable.clients._program import TOO_MUCH, OneShot, Program, ProgramSkill
+from whet.callable.clients.contract import MOST_BYTES, CallAnswer, SkillClient
+from whet.errors import AgentCrashed, AgentTimedOut, AttemptError, OutputTooLarge, UsageError
+from whet.model.callable import CallableSkill
 from whet.model.suite import Ceilings
+from whet.sandbox.contract import Sandbox, Talk
+from whet.sandbox.process.output import OutputTail
+from whet.version import install_command
 
 
-class KeptAlive(ProgramSkill):
+class PersistentProgram(ProgramSkill):
     """Asks an idle process, or a new one, whose start does not count towards the latency.
 
     A process that died or did not answer in time is not asked again.
@@ -32,15 +33,15 @@ class KeptAlive(ProgramSkill):
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
-        self._idle: list[_Alive] = []
-        self._all: set[_Alive] = set()
+        self._idle: list[_LiveProgram] = []
+        self._all: set[_LiveProgram] = set()
 
     async def close(self) -> None:
         """End all processes."""
         for alive in list(self._all):
             await self._end(alive, kindly=True)
 
-    async def _ask(self, method: str, params: Any, timeout_s: float) -> Reply:
+    async def _ask(self, method: str, params: Any, timeout_s: float) -> CallAnswer:
         alive = await self._take()
         began = time.monotonic()
         well = False
@@ -57,30 +58,30 @@ class KeptAlive(ProgramSkill):
             else:
                 with anyio.CancelScope(shield=True):
                     await self._end(alive, kindly=False)
-        return Reply(output=rpc.result_of(answer), latency_ms=(time.monotonic() - began) * 1000)
+        return CallAnswer(output=rpc.result_of(answer), latency_ms=(time.monotonic() - began) * 1000)
 
-    async def _take(self) -> _Alive:
+    async def _take(self) -> _LiveProgram:
         """Return an idle process, or a new one."""
         while self._idle:
             alive = self._idle.pop()
             if not alive.dead:
                 return alive
             await self._end(alive, kindly=True)
-        alive = _Alive(self._program)
+        alive = _LiveProgram(self._program)
         await alive.start()
         self._all.add(alive)
         return alive
 
-    async def _end(self, alive: _Alive, *, kindly: bool) -> None:
+    async def _end(self, alive: _LiveProgram, *, kindly: bool) -> None:
         self._all.discard(alive)
         await alive.end(kindly=kindly)
 
 
-class _Abandoned(Exception):
+class _Abandonment(Exception):
     """Ends a process without waiting for it to end by itself."""
 
 
-class _Alive:
+class _LiveProgram:
     """One process: what it printed since the last question, and the number of that question."""
 
     def __init__(self, program: Program) -> None:
@@ -120,12 +121,12 @@ class _Alive:
 
     def _answer(self) -> dict[str, Any] | None:
         """Return the answer if it is among the whole lines so far; looks at each line once."""
-        *lines, rest = bytes(self._buffer).split(b"\n")
-        self._buffer[:] = rest
+        *lines, incomplete_line = bytes(self._buffer).split(b"\n")
+        self._buffer[:] = incomplete_line
         for line in lines:
-            found = rpc.read_line(line, self._number)
-            if found is not None:
-                return found
+            answer = rpc.read_line(line, self._number)
+            if answer is not None:
+                return answer
             self.other_id = rpc.other_id(line, self._number) or self.other_id
         return None
 
@@ -161,12 +162,12 @@ class _Alive:
             self._heard.set()
 
     async def end(self, *, kindly: bool) -> None:
-        """End it and all that it started; *kindly* closes its input first and lets it end by itself."""
+        """End the program and all that it started; *kindly* closes its input first and lets it end by itself."""
         if self._talk is None:
             return
         self._talk = None
-        reason = None if kindly else _Abandoned()
-        with contextlib.suppress(_Abandoned):
+        reason = None if kindly else _Abandonment()
+        with contextlib.suppress(_Abandonment):
             await self._context.__aexit__(type(reason) if reason else None, reason, None)
         assert self._watch is not None
         await self._watch
@@ -185,29 +186,35 @@ async def connect(
 ) -> AsyncIterator[SkillClient]:
     """Yield a client for *skill*; ends everything that it started.
 
-    Its home is in *scratch*: if whet is killed, the next run finds and removes it there.
+    The home of a client is in *scratch*: if whet is killed, the next run finds and removes it there.
     """
     with TemporaryDirectory(prefix="whet-skill-", dir=scratch) as home:
         program = Program(skill, sandbox, environ, Path(home), ceilings)
         match skill.adapter:
             case "subprocess" if skill.keep_alive:
-                kept = KeptAlive(program)
+                live_client = PersistentProgram(program)
                 try:
-                    yield kept
+                    yield live_client
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await kept.close()
+                        await live_client.close()
             case "subprocess":
                 yield OneShot(program)
             case "http":
+                # Only here and below: the HTTP library takes long to import.
+                from whet.callable.clients.http import HttpSkill, http_client
+
                 async with http_client(skill, environ) as client:
                     yield HttpSkill(skill, client)
             case "mcp":
-                from whet.agents.callable_mcp import McpSkill, over_http, over_stdio, require_mcp  # noqa: PLC0415
+                async with mcp_clients().mcp_skill(skill, program, environ) as mcp_client:
+                    yield mcp_client
 
-                require_mcp()
-                if skill.url is None:
-                    yield McpSkill(skill, over_stdio(program))
-                    return
-                async with http_client(skill, environ) as client:
-                    yield McpSkill(skill, over_http(skill.url, client))
+
+def mcp_clients() -> ModuleType:
+    """Import the client for skills of MCP servers; raises if its library is not installed."""
+    try:
+        from whet.callable.clients import mcp
+    except ImportError as error:
+        raise UsageError("skills of adapterType mcp need the mcp library", hint=install_command("mcp")) from error
+    return mcp

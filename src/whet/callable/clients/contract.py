@@ -8,9 +8,10 @@ import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import SkillFailed, UsageError
-from whet.model.benchmark import CallableSkill
+from whet.model.callable import CallableSkill
 from whet.model.session import Usage
 from whet.reading.documents import DocumentError, load_json
 from whet.reading.schemas import schema_problems
@@ -22,8 +23,7 @@ MOST_BYTES = 16 * 1024 * 1024
 _PASSED_ON = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "WHET_RUN")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class CallAnswer(Struct, frozen=True, kw_only=True):
     """What a skill answered, how long that took, and what it says it used."""
 
     output: Any
@@ -34,8 +34,8 @@ class Reply:
 class SkillClient(Protocol):
     """Calls one skill; several calls may run at the same time."""
 
-    async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """Return the answer to *given*.
+    async def call(self, arguments: Mapping[str, Any], *, timeout_s: float) -> CallAnswer:
+        """Return the answer to *arguments*.
 
         Raises `SkillFailed` if the skill answers with an error or not as agreed, `AgentTimedOut` at the time limit,
         `AgentCrashed` if its program fails, and `OutputTooLarge`. These say nothing about the skill:
@@ -51,14 +51,14 @@ class SkillClient(Protocol):
 
 def missing_secrets(skill: CallableSkill, environ: Mapping[str, str]) -> list[str]:
     """Return the variables that the skill needs and that are not set."""
-    wanted = (*skill.pass_env, *((skill.auth_variable,) if skill.auth_variable and skill.auth != "none" else ()))
-    return [name for name in wanted if not environ.get(name)]
+    names = (*skill.pass_env, *((skill.auth_variable,) if skill.auth_variable and skill.auth != "none" else ()))
+    return [name for name in names if not environ.get(name)]
 
 
 def secrets_of(skill: CallableSkill, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the skill gets by name; the record must not show their values."""
-    wanted = (*skill.pass_env, *((skill.auth_variable,) if skill.auth_variable else ()))
-    return {name: environ[name] for name in wanted if environ.get(name)}
+    names = (*skill.pass_env, *((skill.auth_variable,) if skill.auth_variable else ()))
+    return {name: environ[name] for name in names if environ.get(name)}
 
 
 def environment(skill: CallableSkill, environ: Mapping[str, str], home: str) -> dict[str, str]:
@@ -66,8 +66,8 @@ def environment(skill: CallableSkill, environ: Mapping[str, str], home: str) -> 
     env = {name: environ[name] for name in (*_PASSED_ON, *skill.pass_env) if name in environ}
     env.setdefault("PATH", os.defpath)
     # A Python program that buffers its answers would seem to hang.
-    own = {"HOME": home, "TMPDIR": home, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return {**env, **own, **skill.env}
+    fixed_variables = {"HOME": home, "TMPDIR": home, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**env, **fixed_variables, **skill.env}
 
 
 def auth_headers(skill: CallableSkill, environ: Mapping[str, str]) -> dict[str, str]:
@@ -80,9 +80,9 @@ def auth_headers(skill: CallableSkill, environ: Mapping[str, str]) -> dict[str, 
     return {"Authorization": f"Bearer {secret}"} if skill.auth == "bearer" else {"X-API-Key": secret}
 
 
-def input_problems(skill: CallableSkill, given: Mapping[str, Any]) -> list[str]:
+def input_problems(skill: CallableSkill, arguments: Mapping[str, Any]) -> list[str]:
     """Return how an input differs from the skill's `inputSchema`."""
-    return schema_problems(skill.input_schema, given) if skill.input_schema else []
+    return schema_problems(skill.input_schema, arguments) if skill.input_schema else []
 
 
 def output_problems(skill: CallableSkill, output: Any) -> list[str]:
@@ -142,13 +142,13 @@ def other_id(line: bytes, number: int) -> str | None:
     return None
 
 
-def find_answer(printed: bytes, number: int) -> dict[str, Any] | None:
+def find_answer(output: bytes, number: int) -> dict[str, Any] | None:
     """Return the last answer in all that was printed, or the one that all of it is, over several lines."""
-    for line in reversed(printed.splitlines()):
-        found = read_line(line, number)
-        if found is not None:
-            return found
-    return read_line(printed, number)
+    for line in reversed(output.splitlines()):
+        answer = read_line(line, number)
+        if answer is not None:
+            return answer
+    return read_line(output, number)
 
 
 def result_of(answer: dict[str, Any]) -> Any:

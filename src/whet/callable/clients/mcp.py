@@ -8,11 +8,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import httpx2
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
 
-from whet.agents.callable import MOST_BYTES, Reply, compact, read_answer
-from whet.agents.callable_http import broken
-from whet.agents.callable_program import TOO_MUCH, Program, health_by
-from whet.agents.records import Lines
+from whet.agents.observe.records import LineSplitter
+from whet.callable.clients._program import TOO_MUCH, Program, health_by
+from whet.callable.clients.contract import MOST_BYTES, CallAnswer, compact, read_answer
+from whet.callable.clients.http import connection_error, http_client
 from whet.errors import (
     AgentCrashed,
     AgentTimedOut,
@@ -20,14 +26,12 @@ from whet.errors import (
     OutputTooLarge,
     SkillFailed,
     SkillUnreachable,
-    UsageError,
 )
-from whet.ground.program_output import OutputTail
-from whet.model.benchmark import CallableSkill
+from whet.model.callable import CallableSkill
 from whet.reading.documents import DocumentError
+from whet.sandbox.process.output import OutputTail
 
 if TYPE_CHECKING:
-    from mcp.client import Client
     from mcp.client._transport import TransportStreams
 
 
@@ -45,54 +49,52 @@ class McpSkill:
         self._tool = skill.tool or skill.id
         self._connect = connect
 
-    async def call(self, given: Mapping[str, Any], *, timeout_s: float) -> Reply:
+    async def call(self, arguments: Mapping[str, Any], *, timeout_s: float) -> CallAnswer:
         """Call the tool; text that is JSON is read as JSON, and an answer marked as an error is one."""
         began = time.monotonic()
-        result = await self._with_client(lambda client: client.call_tool(self._tool, dict(given)), timeout_s)
+        result = await self._with_client(lambda client: client.call_tool(self._tool, dict(arguments)), timeout_s)
         latency_ms = (time.monotonic() - began) * 1000
         if result.is_error:
             raise SkillFailed(f"the tool answered with an error: {_text(result)}")
-        return Reply(output=_output(result), latency_ms=latency_ms)
+        return CallAnswer(output=_output(result), latency_ms=latency_ms)
 
     async def health(self) -> str | None:
         """Check that the server offers the tool."""
         return await health_by(self._find_tool)
 
     async def _find_tool(self) -> None:
-        listed = await self._with_client(lambda client: client.list_tools(), _HEALTH_TIMEOUT_S)
-        names = [tool.name for tool in listed.tools]
+        listing = await self._with_client(lambda client: client.list_tools(), _HEALTH_TIMEOUT_S)
+        names = [tool.name for tool in listing.tools]
         if self._tool not in names:
             raise SkillUnreachable(f"the server has no tool {self._tool}; it has {', '.join(names) or 'none'}")
 
     async def _with_client(self, ask: Callable[[Client], Any], timeout_s: float) -> Any:
         try:
             with anyio.fail_after(timeout_s):
-                return await _connected(self._connect(), ask)
+                return await _ask_client(self._connect(), ask)
         except TimeoutError:
             raise AgentTimedOut(f"the server did not answer within {timeout_s:g} s") from None
         except Exception as error:
-            raise _foreseen(error) from error
+            raise _translate_error(error) from error
 
 
-async def _connected(streams: Any, ask: Callable[[Client], Any]) -> Any:
-    from mcp.client import Client  # noqa: PLC0415
-
+async def _ask_client(streams: Any, ask: Callable[[Client], Any]) -> Any:
     async with Client(streams, mode="legacy") as client:
         return await ask(client)
 
 
-def require_mcp() -> None:
-    """Raise if the library is missing; call it before anything runs."""
-    try:
-        import mcp.client  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise UsageError("skills of adapterType mcp need the mcp library", hint="pip install 'whet[mcp]'") from error
+@asynccontextmanager
+async def mcp_skill(skill: CallableSkill, program: Program, environ: Mapping[str, str]) -> AsyncIterator[McpSkill]:
+    """Yield a client for the server at the address of *skill*, or for its program inside the sandbox."""
+    if skill.url is None:
+        yield McpSkill(skill, over_stdio(program))
+        return
+    async with http_client(skill, environ) as client:
+        yield McpSkill(skill, over_http(skill.url, client))
 
 
 def over_http(url: str, client: Any) -> Connect:
     """Return how to connect to an address; *client* has the headers."""
-    from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
-
     return lambda: streamable_http_client(url, http_client=client)
 
 
@@ -103,12 +105,9 @@ def over_stdio(program: Program) -> Connect:
 
 @asynccontextmanager
 async def _stdio(program: Program) -> AsyncIterator[TransportStreams]:
-    from mcp.shared.message import SessionMessage  # noqa: PLC0415
-    from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415
-
-    to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](1000)
+    to_us, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](1000)
     from_us, to_send = anyio.create_memory_object_stream[SessionMessage](0)
-    lines, err = Lines(), OutputTail()
+    lines, err = LineSplitter(), OutputTail()
 
     def hear(chunk: bytes) -> None:
         if lines.held + len(chunk) > MOST_BYTES:
@@ -135,8 +134,8 @@ async def _stdio(program: Program) -> AsyncIterator[TransportStreams]:
 
         group.start_soon(speak)
         group.start_soon(listen)
-        with to_us, heard, from_us, to_send:
-            yield heard, from_us
+        with to_us, inbox, from_us, to_send:
+            yield inbox, from_us
             group.cancel_scope.cancel()
 
 
@@ -155,20 +154,17 @@ def _output(result: Any) -> Any:
         return text
 
 
-def _foreseen(error: Exception) -> Exception:
+def _translate_error(error: Exception) -> Exception:
     """Return the error in our words; the library uses task groups, so it may be wrapped, and several at once."""
-    import httpx2  # noqa: PLC0415 - the library that MCP uses
-    from mcp.shared.exceptions import MCPError  # noqa: PLC0415
-
-    known: Sequence[tuple[Any, Callable[[Any], Exception]]] = (
+    error_makers: Sequence[tuple[Any, Callable[[Any], Exception]]] = (
         (AttemptError, lambda leaf: leaf),
-        (httpx2.TransportError | httpx2.DecodingError, lambda leaf: broken("the server", leaf)),
+        (httpx2.TransportError | httpx2.DecodingError, lambda leaf: connection_error("the server", leaf)),
         (MCPError, lambda leaf: SkillFailed(f"MCP error: {leaf}")),
         # The library raises these for answers in another shape and for versions that it does not know.
         (ValueError | RuntimeError, _not_mcp),
     )
     leaves = list(_leaves(error))
-    return next((make(leaf) for kind, make in known for leaf in leaves if isinstance(leaf, kind)), error)
+    return next((make(leaf) for kind, make in error_makers for leaf in leaves if isinstance(leaf, kind)), error)
 
 
 def _not_mcp(error: Exception) -> SkillFailed:

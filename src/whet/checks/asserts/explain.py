@@ -8,21 +8,21 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import field
 from types import TracebackType
 from typing import Any
 
-from whet.dataclass import dataclass
-from whet.grade.expect.values import difference, is_telling, shorten, value_text
+from msgspec import Struct, field
+
+from whet.checks.asserts.values import difference, is_telling, shorten, value_text
 
 Hook = Callable[[AssertionError], bool]
 MISSING: Any = object()
 EXPRESSIONS = (ast.expr, ast.keyword)
 # If only truth counts, storing the value of one of these would ask some object for its truth a second time.
 _DECISIONS = (ast.BoolOp, ast.Compare, ast.IfExp)
-_UNTOLD = (ast.Lambda, ast.GeneratorExp)
+_SILENT = (ast.Lambda, ast.GeneratorExp)
 _OPAQUE = (
-    *(*_UNTOLD, ast.ListComp, ast.SetComp, ast.DictComp),
+    *(*_SILENT, ast.ListComp, ast.SetComp, ast.DictComp),
     *(ast.JoinedStr, getattr(ast, "TemplateStr", ast.JoinedStr)),
 )
 # Not values of their own, or values that say nothing: only their inside is observed.
@@ -49,58 +49,64 @@ def failed(source: str, values: tuple[Any, ...], *message: Any) -> AssertionErro
     """Return the error to raise for the assertion *source*, or None if a hook took it."""
     explanation = explain(source, values)
     # An expression without values, such as False, adds nothing to the words of its author.
-    texts = [*map(_said, message), explanation] if not message or "\n" in explanation else [*map(_said, message)]
-    error = AssertionError(_bounded(texts))
+    texts = (
+        [*map(_author_text, message), explanation]
+        if not message or "\n" in explanation
+        else [*map(_author_text, message)]
+    )
+    error = AssertionError(_join_bounded(texts))
     hook = _hook.get()
     if hook is None:
         return error
     # An error that is never raised has no traceback, and its place is half of what it says.
     frame = sys._getframe(1)  # noqa: SLF001 - the frame of the assertion
-    taken = hook(error.with_traceback(TracebackType(None, frame, frame.f_lasti, frame.f_lineno)))
-    return None if taken else error.with_traceback(None)
+    is_collected = hook(error.with_traceback(TracebackType(None, frame, frame.f_lasti, frame.f_lineno)))
+    return None if is_collected else error.with_traceback(None)
 
 
 def explain(source: str, values: tuple[Any, ...]) -> str:
     """Return the expression, the values that decided, their difference, and the values of the parts, deepest last."""
     try:
-        # This module marks parts that were not reached: no value of an author is the same object.
-        seen = Evaluation.of(source, values, unset=sys.modules[__name__])
-        lines = [f"assert {shorten(seen.text(seen.test), _MOST_TEXT)}"]
-        shown: set[tuple[str, int]] = set()
-        for node, wanted in [*seen.deciders(seen.test)][:_MOST_DECIDERS]:
-            lines += (f"  {line}" for line in _decision(seen, node, shown, wanted=wanted))
-        return "\n".join([*lines, *_parts(seen, shown)])
+        # The module object marks parts that were not reached: no value of an author is the same object.
+        evaluation = Evaluation.of(source, values, unset=sys.modules[__name__])
+        lines = [f"assert {shorten(evaluation.text(evaluation.test), _MOST_TEXT)}"]
+        mentions: set[tuple[str, int]] = set()
+        for node, must_hold in [*evaluation.deciders(evaluation.test)][:_MOST_DECIDERS]:
+            lines += (f"  {line}" for line in _decision(evaluation, node, mentions, must_hold=must_hold))
+        return "\n".join([*lines, *_parts(evaluation, mentions)])
     except Exception:  # noqa: BLE001 - an explanation must not hide the failure
         return f"assert {shorten(' '.join(source.split()), _MOST_TEXT)}"
 
 
-def _decision(seen: Evaluation, node: ast.expr, shown: set[tuple[str, int]], *, wanted: bool) -> Iterator[str]:
-    word = "false:" if wanted else "true: "
+def _decision(
+    evaluation: Evaluation, node: ast.expr, mentions: set[tuple[str, int]], *, must_hold: bool
+) -> Iterator[str]:
+    word = "false:" if must_hold else "true: "
     if not isinstance(node, ast.Compare):
         if not is_literal(node):
-            yield f"{word} {_shown(seen, node, shown)}"
+            yield f"{word} {_describe_part(evaluation, node, mentions)}"
         return
-    if node is not seen.test:
-        yield f"{word} {shorten(seen.text(node), _MOST_TEXT)}"
-    pair = seen.compared(node)
+    if node is not evaluation.test:
+        yield f"{word} {shorten(evaluation.text(node), _MOST_TEXT)}"
+    pair = evaluation.deciding_pair(node)
     if pair is None:
         return
     left, operator, right = pair
     for side, operand in (("left: ", left), ("right:", right)):
         if not is_literal(operand):
-            yield f"{side} {_shown(seen, operand, shown)}"
-    values = seen.value(left), seen.value(right)
-    if wanted and not any(value is MISSING for value in values):
+            yield f"{side} {_describe_part(evaluation, operand, mentions)}"
+    values = evaluation.value(left), evaluation.value(right)
+    if must_hold and not any(value is MISSING for value in values):
         yield from (f"  {line}" for line in _help(values[0], operator, values[1]))
 
 
-def _shown(seen: Evaluation, node: ast.expr, shown: set[tuple[str, int]]) -> str:
+def _describe_part(evaluation: Evaluation, node: ast.expr, mentions: set[tuple[str, int]]) -> str:
     """Return the text of *node* and its value, and note it, so that it is not shown twice."""
-    text = shorten(seen.text(node), _MOST_TEXT)
-    value = seen.value(node)
+    text = shorten(evaluation.text(node), _MOST_TEXT)
+    value = evaluation.value(node)
     if value is MISSING:
         return text
-    shown.add((text, id(value)))
+    mentions.add((text, id(value)))
     return f"{text} = {value_text(value)}"
 
 
@@ -111,25 +117,25 @@ def _help(left: Any, operator: ast.cmpop, right: Any) -> list[str]:
         return []
 
 
-def _parts(seen: Evaluation, shown: set[tuple[str, int]]) -> Iterator[str]:
+def _parts(evaluation: Evaluation, mentions: set[tuple[str, int]]) -> Iterator[str]:
     """Yield a line for each part that was reached, has a telling value and is not shown yet."""
-    word, left = "where ", _MOST_PARTS
-    for node, _ in sorted(seen.depths, key=lambda item: item[1]):
-        value = seen.value(node)
+    word, room = "where ", _MOST_PARTS
+    for node, _ in sorted(evaluation.depths, key=lambda item: item[1]):
+        value = evaluation.value(node)
         if value is MISSING or not is_telling(value):
             continue
-        text = shorten(seen.text(node), _MOST_TEXT)
-        if (text, id(value)) in shown:
+        text = shorten(evaluation.text(node), _MOST_TEXT)
+        if (text, id(value)) in mentions:
             continue
-        if not left:
+        if not room:
             yield "         ... and more"
             return
-        shown.add((text, id(value)))
+        mentions.add((text, id(value)))
         yield f"  {word} {text} = {value_text(value, _MOST_TEXT // 2)}"
-        word, left = "      ", left - 1
+        word, room = "      ", room - 1
 
 
-def _said(message: Any) -> str:
+def _author_text(message: Any) -> str:
     """Return the words of the author, shortened."""
     return shorten(text_of(message), _MOST_SAID)
 
@@ -143,17 +149,16 @@ def text_of(value: Any) -> str:
         return f"(its message cannot be shown: {type(error).__name__})"
 
 
-def _bounded(texts: list[str]) -> str:
+def _join_bounded(texts: list[str]) -> str:
     text = "\n".join(text for text in texts if text)
-    whole = text.encode("utf-8", "backslashreplace")
-    if len(whole) < _MOST_BYTES:
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) < _MOST_BYTES:
         return text
     half = _MOST_BYTES // 2 - 10
-    return f"{whole[:half].decode(errors='ignore')} ... {whole[-half:].decode(errors='ignore')}"
+    return f"{data[:half].decode(errors='ignore')} ... {data[-half:].decode(errors='ignore')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True, kw_only=True):
     """One evaluation of an expression: its text, its tree and the values that were seen."""
 
     test: ast.expr
@@ -169,9 +174,11 @@ class Evaluation:
             # Python has given its warnings when the module was loaded.
             warnings.simplefilter("ignore")
             test = ast.parse(text, mode="eval").body
-        depths = observed(test)
-        reached = {id(node): value for (node, _), value in zip(depths, values, strict=True) if value is not unset}
-        return cls(test=test, lines=text.encode().split(b"\n"), depths=depths, values=reached)
+        depths = list_observed(test)
+        reached_values = {
+            id(node): value for (node, _), value in zip(depths, values, strict=True) if value is not unset
+        }
+        return cls(test=test, lines=text.encode().split(b"\n"), depths=depths, values=reached_values)
 
     def value(self, node: ast.expr) -> Any:
         """Return the value of *node*, or `MISSING`."""
@@ -181,7 +188,7 @@ class Evaluation:
             return self.value(node.value)
         return ast.literal_eval(node) if is_literal(node) else MISSING
 
-    def reached(self, node: ast.expr) -> bool:
+    def is_reached(self, node: ast.expr) -> bool:
         """Return whether any part of *node* is known to be evaluated."""
         return any(id(inner) in self.values for inner in ast.walk(node))
 
@@ -193,50 +200,50 @@ class Evaluation:
             return self.lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode()
         return " ".join(ast.unparse(node).split("\n"))
 
-    def deciders(self, node: ast.expr, *, wanted: bool = True) -> Iterator[tuple[ast.expr, bool]]:
-        """Yield the smallest parts that explain why *node* was not as *wanted*, and how each of them was wanted."""
+    def deciders(self, node: ast.expr, *, must_hold: bool = True) -> Iterator[tuple[ast.expr, bool]]:
+        """Yield the smallest parts that explain why *node* was not as *must_hold*, and how each of them was wanted."""
         match node:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                yield from self.deciders(operand, wanted=not wanted)
-            case ast.BoolOp(op=operator, values=operands) if isinstance(operator, ast.And) is wanted:
+                yield from self.deciders(operand, must_hold=not must_hold)
+            case ast.BoolOp(op=operator, values=operands) if isinstance(operator, ast.And) is must_hold:
                 # One operand was enough, and nothing was evaluated after it.
-                known = [operand for operand in operands if self.reached(operand)]
-                last = operands.index(known[-1]) if known else 0
+                reached_operands = [operand for operand in operands if self.is_reached(operand)]
+                last = operands.index(reached_operands[-1]) if reached_operands else 0
                 following = operands[last + 1 : last + 2]
                 unclear = bool(following) and is_literal(following[0])
-                yield from ((node, wanted),) if unclear else self.deciders(operands[last], wanted=wanted)
+                yield from ((node, must_hold),) if unclear else self.deciders(operands[last], must_hold=must_hold)
             case ast.BoolOp(values=operands):
                 for operand in operands:
-                    yield from self.deciders(operand, wanted=wanted)
-            case ast.IfExp(body=body, orelse=orelse) if self.reached(body) or self.reached(orelse):
-                yield from self.deciders(body if self.reached(body) else orelse, wanted=wanted)
+                    yield from self.deciders(operand, must_hold=must_hold)
+            case ast.IfExp(body=body, orelse=orelse) if self.is_reached(body) or self.is_reached(orelse):
+                yield from self.deciders(body if self.is_reached(body) else orelse, must_hold=must_hold)
             case _:
-                yield node, wanted
+                yield node, must_hold
 
-    def compared(self, node: ast.Compare) -> tuple[ast.expr, ast.cmpop, ast.expr] | None:
+    def deciding_pair(self, node: ast.Compare) -> tuple[ast.expr, ast.cmpop, ast.expr] | None:
         """Return the pair that decided a comparison, or None if that is unknown."""
-        last = max((at for at, item in enumerate(node.comparators) if self.reached(item)), default=0)
+        last = max((at for at, item in enumerate(node.comparators) if self.is_reached(item)), default=0)
         if any(map(is_literal, node.comparators[last + 1 : last + 2])):
             return None
         return [node.left, *node.comparators][last], node.ops[last], node.comparators[last]
 
 
-def observed(test: ast.expr) -> list[tuple[ast.expr, int]]:
+def list_observed(test: ast.expr) -> list[tuple[ast.expr, int]]:
     """Return every sub-expression whose value is kept, with its depth, in an order that depends on the text alone."""
-    found: list[tuple[ast.expr, int]] = []
-    _observe(test, 0, found, deciding=True, kept=True)
-    return found
+    nodes: list[tuple[ast.expr, int]] = []
+    _observe(test, 0, nodes, deciding=True, keep=True)
+    return nodes
 
 
-def _observe(node: ast.AST, depth: int, found: list[tuple[ast.expr, int]], *, deciding: bool, kept: bool) -> None:
-    if is_literal(node) or isinstance(node, _UNTOLD):
+def _observe(node: ast.AST, depth: int, nodes: list[tuple[ast.expr, int]], *, deciding: bool, keep: bool) -> None:
+    if is_literal(node) or isinstance(node, _SILENT):
         return
     decides = isinstance(node, _DECISIONS) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
-    if isinstance(node, ast.expr) and kept and not isinstance(node, _TRANSPARENT) and not (decides and deciding):
-        found.append((node, depth))
+    if isinstance(node, ast.expr) and keep and not isinstance(node, _TRANSPARENT) and not (decides and deciding):
+        nodes.append((node, depth))
     if not is_opaque(node):
         for child, child_deciding, child_kept in _children(node, deciding=deciding):
-            _observe(child, depth + 1, found, deciding=child_deciding, kept=child_kept)
+            _observe(child, depth + 1, nodes, deciding=child_deciding, keep=child_kept)
 
 
 def _children(node: ast.AST, *, deciding: bool) -> Iterator[tuple[ast.AST, bool, bool]]:

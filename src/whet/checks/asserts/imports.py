@@ -20,11 +20,11 @@ class _Home(NamedTuple):
     modules: dict[str, ModuleType]
 
 
-class _State:
-    here: Path | None = None
+class _ImportState:
+    current: Path | None = None
     # The path before the first suite was loaded.
     outside: tuple[str, ...] = ()
-    left: dict[Path, _Home] = {}  # noqa: RUF012 - one for the process
+    homes: dict[Path, _Home] = {}  # noqa: RUF012 - one for the process
 
 
 def top_of(path: Path) -> Path:
@@ -42,29 +42,29 @@ def home_of(path: Path) -> Path:
 
 def enter(folder: Path) -> None:
     """Let imports find what belongs to the suites in *folder*, also those of a check while it runs."""
-    if folder == _State.here:
+    if folder == _ImportState.current:
         return
-    if _State.here is None:
-        _State.outside = tuple(sys.path)
+    if _ImportState.current is None:
+        _ImportState.outside = tuple(sys.path)
     else:
-        _State.left[_State.here] = _Home(list(sys.path), _taken_out(_State.here))
-    path, modules = _State.left.pop(folder, (_State.outside, {}))
+        _ImportState.homes[_ImportState.current] = _Home(list(sys.path), _remove_modules(_ImportState.current))
+    path, modules = _ImportState.homes.pop(folder, (_ImportState.outside, {}))
     sys.path[:] = path
     sys.modules.update(modules)
-    _State.here = folder
+    _ImportState.current = folder
 
 
-def _taken_out(folder: Path) -> dict[str, ModuleType]:
+def _remove_modules(folder: Path) -> dict[str, ModuleType]:
     """Take the modules that were imported from *folder* out of the imported ones, and return them."""
     beginning = f"{folder}/"
-    own = {name: module for name, module in sys.modules.items() if _is_from(module, beginning)}
-    for name in own:
+    modules = {name: module for name, module in sys.modules.items() if _is_from(module, beginning)}
+    for name in modules:
         del sys.modules[name]
-    return own
+    return modules
 
 
 def _is_from(module: ModuleType, beginning: str) -> bool:
     file = getattr(module, "__file__", None)
     # A folder without `__init__.py` is a package without a file.
     places = [file] if isinstance(file, str) else list(getattr(module, "__path__", ()))
-    return any(isinstance(each, str) and each.startswith(beginning) and _INSTALLED not in each for each in places)
+    return any(isinstance(place, str) and place.startswith(beginning) and _INSTALLED not in place for place in places)

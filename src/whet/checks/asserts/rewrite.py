@@ -27,7 +27,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from whet.grade.expect.asserts import EXPRESSIONS, is_opaque, observed
+from whet.checks.asserts.explain import EXPRESSIONS, is_opaque, list_observed
 
 _WHET = "@whet"
 _PLACED = (ast.stmt, ast.expr, ast.alias)
@@ -39,7 +39,7 @@ class SuiteLoader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         """Return the code of the module, never from or to `__pycache__`: Python would take it for its own."""
         path = self.get_filename(fullname)
-        return rewritten(self.get_data(path), path)
+        return compile_rewritten(self.get_data(path), path)
 
 
 class HelperFinder:
@@ -66,15 +66,26 @@ class HelperFinder:
 
 
 def rewrite_helpers(folder: Path) -> None:
-    """From now on, rewrite modules that are imported from *folder* too, also by a check while it runs."""
-    folder = folder.absolute()
-    if not any(isinstance(finder, HelperFinder) and finder.folder == folder for finder in sys.meta_path):
-        sys.meta_path.insert(0, HelperFinder(folder))
+    """From now on, rewrite modules that are imported from *folder* too: workers do, because a check may import them."""
+    sys.meta_path.insert(0, HelperFinder(folder.absolute()))
 
 
-def rewritten(source: bytes, path: str) -> CodeType:
+@contextlib.contextmanager
+def rewriting_helpers(folder: Path) -> Iterator[None]:
+    """Rewrite modules that are imported from *folder* during the context."""
+    rewrite_helpers(folder)
+    finder = sys.meta_path[0]
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            # A suite may have changed the list.
+            sys.meta_path.remove(finder)
+
+
+def compile_rewritten(source: bytes, path: str) -> CodeType:
     """Compile a module with its assertions rewritten; refuse an assertion that cannot fail as a syntax error."""
-    tree = _parsed(source, path)
+    tree = _parse(source, path)
     if tree is not None:
         _refuse_always_true(tree, path)
     # Python gives its warnings here, about what the author wrote.
@@ -87,7 +98,7 @@ def rewritten(source: bytes, path: str) -> CodeType:
     return plain
 
 
-def _parsed(source: bytes, path: str) -> ast.Module | None:
+def _parse(source: bytes, path: str) -> ast.Module | None:
     """Parse a module; return None if it is nested too deeply for a tree, which may be less deep than a text."""
     with warnings.catch_warnings(), contextlib.suppress(RecursionError):
         warnings.simplefilter("ignore")
@@ -117,7 +128,7 @@ def _rewrite_module(tree: ast.Module, source: str) -> bool:
     """Rewrite *tree* in place; return whether there was anything to rewrite."""
     lines = source.encode().split(b"\n")
     classes: dict[ast.ClassDef, set[str]] = {}
-    found = False
+    has_asserts = False
     for body, owner in list(_bodies(tree)):
         # From the end, so that what is put in does not move what is still to come.
         for at, statement in reversed([*enumerate(body)]):
@@ -127,13 +138,13 @@ def _rewrite_module(tree: ast.Module, source: str) -> bool:
             body[at : at + 1] = rewriting.statements()
             if owner is not None:
                 classes.setdefault(owner, set()).update(rewriting.names)
-            found = True
+            has_asserts = True
     for owner, names in classes.items():
         _insert(owner.body, ast.Global(names=sorted(names)))
-    if found:
-        asserts = ast.alias(name="asserts", asname=_WHET)
-        _insert(tree.body, ast.ImportFrom(module="whet.grade.expect", names=[asserts], level=0))
-    return found
+    if has_asserts:
+        asserts = ast.alias(name="explain", asname=_WHET)
+        _insert(tree.body, ast.ImportFrom(module="whet.checks.asserts", names=[asserts], level=0))
+    return has_asserts
 
 
 def _bodies(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], ast.ClassDef | None]]:
@@ -188,7 +199,7 @@ class _Rewriting:
         self._test = statement.test
         # An expression that is nested too deeply is explained as far as it was read.
         with contextlib.suppress(RecursionError):
-            self._numbers = {id(node): number for number, (node, _) in enumerate(observed(statement.test))}
+            self._numbers = {id(node): number for number, (node, _) in enumerate(list_observed(statement.test))}
             self._test = _Keeper(self._numbers, self._name).visit(statement.test)
         self.names = [self._name(number) for number in range(max(1, len(self._numbers)))]
 
@@ -202,10 +213,10 @@ class _Rewriting:
         values = [ast.Name(name, ast.Load()) for name in self.names[: len(self._numbers)]]
         arguments = [ast.Constant(self._source), ast.Tuple(list[ast.expr](values), ast.Load())]
         message = [self._statement.msg] if self._statement.msg else []
-        failed = ast.Attribute(ast.Name(_WHET, ast.Load()), "failed", ast.Load())
+        failure = ast.Attribute(ast.Name(_WHET, ast.Load()), "failed", ast.Load())
         error = ast.Name(first, ast.Load())
         failing: list[ast.stmt] = [
-            ast.Assign([ast.Name(first, ast.Store())], ast.Call(failed, [*arguments, *message], [])),
+            ast.Assign([ast.Name(first, ast.Store())], ast.Call(failure, [*arguments, *message], [])),
             ast.If(ast.Compare(error, [ast.IsNot()], [ast.Constant(None)]), [ast.Raise(error)], []),
         ]
         check = ast.If(ast.UnaryOp(ast.Not(), self._test), failing, [])
@@ -237,9 +248,9 @@ class _Keeper(ast.NodeTransformer):
             self.generic_visit(node)
         if not isinstance(node, ast.expr) or id(node) not in self._numbers:
             return node
-        kept = ast.NamedExpr(ast.Name(self._name(self._numbers[id(node)]), ast.Store()), node)
-        _place(kept, node)
-        return kept
+        assignment = ast.NamedExpr(ast.Name(self._name(self._numbers[id(node)]), ast.Store()), node)
+        _place(assignment, node)
+        return assignment
 
 
 def _source(node: ast.expr, lines: list[bytes]) -> str:

@@ -16,11 +16,13 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any
 
+from msgspec import Struct
+
 from whet.reading.text import middle, printable
 
 _Renderer = Callable[[Any, int, int], str]
 
-_UNTOLD = (type, types.ModuleType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+_SILENT_TYPES = (type, types.ModuleType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _DEEPEST = 4
 _FEWEST = 20
 _WIDEST_INT = 600
@@ -46,29 +48,29 @@ def shorten(text: str, most: int) -> str:
 
 def is_telling(value: object) -> bool:
     """Return whether the text of *value* says more than its name does."""
-    if inspect.isroutine(value) or isinstance(value, _UNTOLD):
+    if inspect.isroutine(value) or isinstance(value, _SILENT_TYPES):
         return False
-    return type(value).__repr__ is not object.__repr__ and not getattr(type(value), "__untold__", False)
+    return type(value).__repr__ is not object.__repr__ and not getattr(type(value), "__unexplained__", False)
 
 
 def _text(value: object, most: int, depth: int) -> str:
     try:
-        return _rendered(value, most, depth)
+        return _render(value, most, depth)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a `__repr__` is an author's, and an explanation must not fail
         return f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
 
 
-def _rendered(value: Any, most: int, depth: int) -> str:
+def _render(value: Any, most: int, depth: int) -> str:
     kind = type(value)
     # By the function and not by the class, so that a subclass with a `__repr__` of its own keeps it.
     render = _RENDERERS.get(kind.__repr__)
     if render is not None:
         return render(value, most, depth)
     if dataclasses.is_dataclass(kind) and hasattr(kind.__repr__, "__wrapped__"):
-        shown = [item.name for item in dataclasses.fields(kind) if item.repr]
-        return _fields(kind.__qualname__, ((name, getattr(value, name)) for name in shown), most, depth)
+        names = [item.name for item in dataclasses.fields(kind) if item.repr]
+        return _fields(kind.__qualname__, ((name, getattr(value, name)) for name in names), most, depth)
     if isinstance(value, tuple) and _is_namedtuple(kind):
         return _fields(kind.__name__, zip(kind._fields, value, strict=False), most, depth)
     return shorten(repr(value), most)
@@ -80,8 +82,8 @@ def _is_namedtuple(kind: type) -> bool:
 
 def _string(value: Any, most: int, _depth: int) -> str:
     """Return a string or bytes: whole, or its two ends and its length."""
-    if len(value) <= most and len(whole := repr(value)) <= most + _FEWEST:
-        return whole
+    if len(value) <= most and len(text := repr(value)) <= most + _FEWEST:
+        return text
     unit = "characters" if isinstance(value, str) else "bytes"
     half = min(most, len(value)) // 2
     ends = repr(_fitting(value[:half], most // 2)), repr(_fitting(value[-half:], -(most // 2)))
@@ -101,13 +103,13 @@ def _int(value: int, _most: int, _depth: int) -> str:
     return repr(value) if value.bit_length() <= _WIDEST_INT else f"<int of {value.bit_length():,} bits>"
 
 
-def _joined(texts: Iterable[str], size: int, most: int, depth: int) -> str:
+def _join(texts: Iterable[str], size: int, most: int, depth: int) -> str:
     """Return the first of *texts*, which are made only if needed, and how many more there are."""
     if depth >= _DEEPEST and size:
         return "..."
-    shown = max(2, min(10, most // _FEWEST))
-    more = [f"... {size - shown:,} more"] if size > shown else []
-    return ", ".join([*islice(texts, shown), *more])
+    limit = max(2, min(10, most // _FEWEST))
+    more = [f"... {size - limit:,} more"] if size > limit else []
+    return ", ".join([*islice(texts, limit), *more])
 
 
 def _room(most: int) -> int:
@@ -115,29 +117,29 @@ def _room(most: int) -> int:
     return max(_FEWEST, most // 3)
 
 
-def _listed(before: str, after: str, items: Callable[[Any], Iterable[Any]] = iter) -> _Renderer:
+def _list_renderer(before: str, after: str, items: Callable[[Any], Iterable[Any]] = iter) -> _Renderer:
     def render(value: Any, most: int, depth: int) -> str:
         texts = (_text(item, _room(most), depth + 1) for item in items(value))
-        return f"{before}{_joined(texts, len(value), most, depth)}{after}"
+        return f"{before}{_join(texts, len(value), most, depth)}{after}"
 
     return render
 
 
-def _mapped(before: str, after: str) -> _Renderer:
+def _map_renderer(before: str, after: str) -> _Renderer:
     def render(value: Any, most: int, depth: int) -> str:
         room = _room(most)
         pairs = (f"{_text(key, room, depth + 1)}: {_text(item, room, depth + 1)}" for key, item in dict.items(value))
-        return f"{before}{_joined(pairs, len(value), most, depth)}{after}"
+        return f"{before}{_join(pairs, len(value), most, depth)}{after}"
 
     return render
 
 
 def _tuple(value: Any, most: int, depth: int) -> str:
-    return _listed("(", ",)" if len(value) == 1 else ")")(value, most, depth)
+    return _list_renderer("(", ",)" if len(value) == 1 else ")")(value, most, depth)
 
 
 def _set(value: Any, most: int, depth: int) -> str:
-    return _listed("{", "}", _in_order)(value, most, depth) if value else "set()"
+    return _list_renderer("{", "}", _in_order)(value, most, depth) if value else "set()"
 
 
 def _in_order(value: Any) -> list[Any]:
@@ -150,18 +152,23 @@ def _in_order(value: Any) -> list[Any]:
 
 
 def _fields(name: str, pairs: Iterable[tuple[str, Any]], most: int, depth: int) -> str:
-    listed = list(pairs)
-    texts = (f"{field}={_text(item, _room(most), depth + 1)}" for field, item in listed)
-    return f"{name}({_joined(texts, len(listed), most, depth)})"
+    entries = list(pairs)
+    texts = (f"{field}={_text(item, _room(most), depth + 1)}" for field, item in entries)
+    return f"{name}({_join(texts, len(entries), most, depth)})"
 
 
 def _namespace(value: Any, most: int, depth: int) -> str:
     return _fields("namespace", vars(value).items(), most, depth)
 
 
+def _struct(value: Any, most: int, depth: int) -> str:
+    pairs = ((name, getattr(value, name)) for name in value.__struct_fields__)
+    return _fields(type(value).__qualname__, pairs, most, depth)
+
+
 def _exception(value: Any, most: int, depth: int) -> str:
     texts = (_text(item, _room(most), depth + 1) for item in value.args)
-    return f"{type(value).__name__}({_joined(texts, len(value.args), most, depth)})"
+    return f"{type(value).__name__}({_join(texts, len(value.args), most, depth)})"
 
 
 _RENDERERS: dict[Any, _Renderer] = {
@@ -169,19 +176,20 @@ _RENDERERS: dict[Any, _Renderer] = {
     bytes.__repr__: _string,
     bytearray.__repr__: _string,
     int.__repr__: _int,
-    list.__repr__: _listed("[", "]"),
+    list.__repr__: _list_renderer("[", "]"),
     tuple.__repr__: _tuple,
     set.__repr__: _set,
-    frozenset.__repr__: _listed("frozenset({", "})", _in_order),
-    collections.deque.__repr__: _listed("deque([", "])"),
-    dict.__repr__: _mapped("{", "}"),
-    collections.OrderedDict.__repr__: _mapped("OrderedDict({", "})"),
-    collections.defaultdict.__repr__: _mapped("defaultdict({", "})"),
-    collections.Counter.__repr__: _mapped("Counter({", "})"),
-    type({}.keys()).__repr__: _listed("dict_keys([", "])"),
-    type({}.values()).__repr__: _listed("dict_values([", "])"),
-    type({}.items()).__repr__: _listed("dict_items([", "])"),
+    frozenset.__repr__: _list_renderer("frozenset({", "})", _in_order),
+    collections.deque.__repr__: _list_renderer("deque([", "])"),
+    dict.__repr__: _map_renderer("{", "}"),
+    collections.OrderedDict.__repr__: _map_renderer("OrderedDict({", "})"),
+    collections.defaultdict.__repr__: _map_renderer("defaultdict({", "})"),
+    collections.Counter.__repr__: _map_renderer("Counter({", "})"),
+    type({}.keys()).__repr__: _list_renderer("dict_keys([", "])"),
+    type({}.values()).__repr__: _list_renderer("dict_values([", "])"),
+    type({}.items()).__repr__: _list_renderer("dict_items([", "])"),
     types.SimpleNamespace.__repr__: _namespace,
+    Struct.__repr__: _struct,
     BaseException.__repr__: _exception,
 }
 
@@ -194,7 +202,7 @@ def difference(left: Any, operator: ast.cmpop, right: Any) -> list[str]:
         case ast.In():
             return list(_nearest(left, right))
         case ast.NotIn():
-            return list(_found(left, right))
+            return list(_locate(left, right))
         case _:
             return []
 
@@ -211,8 +219,14 @@ def _unequal(left: Any, right: Any) -> Iterator[str]:
             yield from _unequal_sets(left, right)
         case _ if dataclasses.is_dataclass(left) and type(left) is type(right):
             names = [item.name for item in dataclasses.fields(left) if item.compare]
-            both = ({name: getattr(side, name) for name in names} for side in (left, right))
-            yield from _unequal_dicts(next(both), next(both), lambda name: f".{name}")
+            yield from _unequal_fields(left, right, names)
+        case _ if isinstance(left, Struct) and type(left) is type(right):
+            yield from _unequal_fields(left, right, left.__struct_fields__)
+
+
+def _unequal_fields(left: Any, right: Any, names: Iterable[str]) -> Iterator[str]:
+    sides = ({name: getattr(side, name) for name in names} for side in (left, right))
+    yield from _unequal_dicts(next(sides), next(sides), lambda name: f".{name}")
 
 
 def _unequal_text(left: Any, right: Any) -> Iterator[str]:
@@ -266,16 +280,16 @@ def _groups(left: list[str], right: list[str]) -> Iterator[list[tuple[str, int, 
         tag, _, left_to, _, right_to = group[-1]
         # If a window ended early, the lines at its end are not missing: the other side has them further on.
         cut = max(left_to, right_to) >= _WINDOW and tag in {"insert", "delete"}
-        rest = group[:-1] if cut else group
-        if any(item[0] != "equal" for item in rest):
-            yield rest
+        opcodes = group[:-1] if cut else group
+        if any(item[0] != "equal" for item in opcodes):
+            yield opcodes
 
 
 def _unequal_lists(left: Sequence[Any], right: Sequence[Any]) -> Iterator[str]:
     if len(left) != len(right):
         yield f"lengths differ: {len(left):,} != {len(right):,}"
     pairs = enumerate(islice(zip(left, right, strict=False), _MOST_ITEMS))
-    at = next((at for at, (one, other) in pairs if _differ(one, other)), None)
+    at = next((at for at, (left_item, right_item) in pairs if _differ(left_item, right_item)), None)
     if at is None:
         at = min(len(left), len(right))
         longer, side = (left, "left") if len(left) > len(right) else (right, "right")
@@ -292,12 +306,12 @@ def _unequal_lists(left: Sequence[Any], right: Sequence[Any]) -> Iterator[str]:
 
 
 def _unequal_dicts(left: dict[Any, Any], right: dict[Any, Any], place: Callable[[Any], str]) -> Iterator[str]:
-    for side, one, other in (("left", left, right), ("right", right, left)):
-        only = [key for key in islice(one, _MOST_ITEMS) if key not in other]
+    for side, mine, theirs in (("left", left, right), ("right", right, left)):
+        only = [key for key in islice(mine, _MOST_ITEMS) if key not in theirs]
         if only:
             yield f"only {side} has {value_text(only, _WIDEST)}"
-    shared = (key for key in islice(left, _MOST_ITEMS) if key in right and _differ(left[key], right[key]))
-    unequal = list(islice(shared, 4))
+    differing = (key for key in islice(left, _MOST_ITEMS) if key in right and _differ(left[key], right[key]))
+    unequal = list(islice(differing, 4))
     for key in unequal[:3]:
         yield f"differs at {place(key)}: {value_text(left[key], _SHORT)} != {value_text(right[key], _SHORT)}"
     if len(unequal) > 3:  # noqa: PLR2004 - one more than is shown
@@ -316,29 +330,29 @@ def _unequal_sets(left: AbstractSet[Any], right: AbstractSet[Any]) -> Iterator[s
             yield f"only {side} has {value_text(only, _WIDEST)}"
 
 
-def _nearest(wanted: Any, among: Any) -> Iterator[str]:
-    """Yield what comes nearest to *wanted*, if *among* is too long to be shown."""
-    match wanted, among:
-        case str(), str() if len(among) > _SHORT and wanted:
-            number, near = _nearest_line(wanted, among)
+def _nearest(needle: Any, among: Any) -> Iterator[str]:
+    """Yield what comes nearest to *needle*, if *among* is too long to be shown."""
+    match needle, among:
+        case str(), str() if len(among) > _SHORT and needle:
+            number, near = _nearest_line(needle, among)
             if near:
                 yield f"nearest: line {number:,}: {near!r}"
         case str(), list() | tuple() | dict() | AbstractSet() if len(among) > 1:
             texts = [item[:_WIDEST] for item in islice(among, 500) if isinstance(item, str)]
-            near = next(iter(difflib.get_close_matches(wanted[:_WIDEST], texts, n=1, cutoff=_ALIKE)), "")
+            near = next(iter(difflib.get_close_matches(needle[:_WIDEST], texts, n=1, cutoff=_ALIKE)), "")
             if near:
                 yield f"nearest: {near!r}"
 
 
-def _nearest_line(wanted: str, text: str) -> tuple[int, str]:
-    """Return the number of the line that is most like *wanted*, and its most similar excerpt, if any is similar."""
-    key = max((line.strip() for line in wanted[:_CHUNK].split("\n")), key=len)[:_WIDEST]
+def _nearest_line(needle: str, text: str) -> tuple[int, str]:
+    """Return the number of the line that is most like *needle*, and its most similar excerpt, if any is similar."""
+    key = max((line.strip() for line in needle[:_CHUNK].split("\n")), key=len)[:_WIDEST]
     grams = _grams(key)
     lines = [*_pieces(text[:_MOST_SEARCHED])]
     # Counting shared letter groups is quick; only the best few get a real comparison.
     best = sorted(lines, key=lambda item: len(grams & _grams(item[1])), reverse=True)[:8]
-    ranked = [(*_likest_excerpt(key, line), at) for at, line in best]
-    likeness, excerpt, number = max(ranked, key=lambda item: item[0])
+    ranking = [(*_likest_excerpt(key, line), at) for at, line in best]
+    likeness, excerpt, number = max(ranking, key=lambda item: item[0])
     return (number, excerpt) if likeness >= _ALIKE else (0, "")
 
 
@@ -350,21 +364,21 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _grams(text: str) -> set[str]:
-    folded = text.casefold()
-    return {folded[at : at + 3] for at in range(len(folded) - 2)}
+    letters = text.casefold()
+    return {letters[at : at + 3] for at in range(len(letters) - 2)}
 
 
-def _likest_excerpt(wanted: str, line: str) -> tuple[float, str]:
-    matcher = difflib.SequenceMatcher(None, wanted.lower(), line.lower(), autojunk=False)
+def _likest_excerpt(needle: str, line: str) -> tuple[float, str]:
+    matcher = difflib.SequenceMatcher(None, needle.lower(), line.lower(), autojunk=False)
     block = matcher.find_longest_match()
     start = max(0, block.b - block.a)
-    excerpt = line[start : start + len(wanted)]
-    return difflib.SequenceMatcher(None, wanted.lower(), excerpt.lower(), autojunk=False).ratio(), excerpt
+    excerpt = line[start : start + len(needle)]
+    return difflib.SequenceMatcher(None, needle.lower(), excerpt.lower(), autojunk=False).ratio(), excerpt
 
 
-def _found(unwanted: Any, text: Any) -> Iterator[str]:
-    """Yield where *unwanted* is in *text*."""
-    if isinstance(unwanted, str) and isinstance(text, str) and len(text) > _SHORT:
-        at = text.find(unwanted)
-        excerpt = text[max(0, at - 20) : at + len(unwanted[:_SHORT]) + 20]
+def _locate(needle: Any, text: Any) -> Iterator[str]:
+    """Yield where *needle* is in *text*."""
+    if isinstance(needle, str) and isinstance(text, str) and len(text) > _SHORT:
+        at = text.find(needle)
+        excerpt = text[max(0, at - 20) : at + len(needle[:_SHORT]) + 20]
         yield f"found: line {text.count(chr(10), 0, at) + 1:,}, character {at:,}: {excerpt!r}"

@@ -8,31 +8,36 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import click
 
-from whet.agents.programs import KNOWN, Finding, State, ask_versions, find_program, logins, look_at_agent
-from whet.cli.common import CONFIG, FILE, JSON
+from whet import plugins
+from whet.agents.known import known_agents, logins
+from whet.agents.programs import ReadinessFinding, State, ask_versions, find_program, look_at_agent
+from whet.cli.common import CONFIG, FILE, JSON, print_document, print_lines
 from whet.cli.errors import warn_of
+from whet.cli.machine.documents import DOCUMENTS, ConfigDocument, ReadinessDocument, SettingInForce, document_schema
+from whet.cli.machine.installation import describe_stale
 from whet.errors import PathRefused, SuiteError, UsageError
-from whet.ground.bubblewrap import BubblewrapSandbox
-from whet.ground.cgroups import CONTROLLERS, usable_places
-from whet.ground.engine import engine_state
-from whet.ground.mounts import private_mounts
-from whet.ground.overlay import OverlayWorkspace, Template
-from whet.ground.sandbox import Sandbox, choose_sandbox, why_unbounded
-from whet.ground.seccomp import refused_calls
-from whet.model import plugins
 from whet.model.request import Settings
 from whet.model.suite import Case
-from whet.plan.settings import describe, entries, load_settings
+from whet.plan.settings.load import describe, entries, load_settings
 from whet.reading.paths import refusals
+from whet.reading.text import did_you_mean
 from whet.run.boundary import asks_nobody, problem_without_boundary, ways_out
 from whet.run.readiness import is_asked, look_at_runner, program_of
+from whet.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from whet.sandbox.bubblewrap.seccomp import refused_calls
+from whet.sandbox.contract import Sandbox, choose_sandbox, why_unbounded
+from whet.sandbox.engine import engine_state
+from whet.sandbox.process.cgroups import CONTROLLERS, usable_places
 from whet.suites.format import load_suite
+from whet.suites.starter import installed_agent
+from whet.workspace.mounts import private_mounts
+from whet.workspace.overlay import OverlayWorkspace, Template
 
 _MARKS = {"ok": "+", "absent": "-", "warning": "!", "problem": "x"}
 _COLOURS = {"ok": "green", "absent": None, "warning": "yellow", "problem": "red"}
@@ -53,32 +58,31 @@ def doctor_command(place: Path, image: str | None, config_file: Path | None, as_
     \b
     Exit codes:
       0  every configured runner can start
-      1  at least one cannot
+      1  at least one cannot, or there is neither a runner nor an agent
     """
     if not place.exists():
         raise UsageError(f"{place}: no such file or folder")
     if image is not None:
         # Only here: most people have no containers.
-        from whet.cli.doctor_image import examine_image
+        from whet.cli.machine.doctor_image import examine_image
 
         settings = load_settings(place, flags={}, environ=os.environ, config_file=config_file)
-        found = examine_image(image, settings.container, os.environ)
+        findings = examine_image(image, settings.container, os.environ)
     else:
-        found = examine(place, config_file, os.environ)
-    ready = all(finding.state != "problem" for finding in found)
+        findings = examine(place, config_file, os.environ)
+    ready = all(finding.state != "problem" for finding in findings)
     if as_json:
-        click.echo(json.dumps({"ready": ready, "findings": [asdict(item) for item in found]}, indent=2))
+        print_document(ReadinessDocument(ready=ready, findings=tuple(findings)))
     else:
-        for line in _lines(found):
-            click.echo(line)
+        print_lines(_lines(findings))
     return _READY if ready else _NOT_READY
 
 
-def _lines(found: list[Finding]) -> Iterator[str]:
+def _lines(findings: list[ReadinessFinding]) -> Iterator[str]:
     """Yield each part with its findings and hints, names aligned."""
-    width = max(len(finding.name) for finding in found)
+    width = max(len(finding.name) for finding in findings)
     for part in _PARTS:
-        rows = [finding for finding in found if finding.part == part]
+        rows = [finding for finding in findings if finding.part == part]
         if rows:
             yield f"{'' if part == _PARTS[0] else chr(10)}{part}"
         for finding in rows:
@@ -99,87 +103,132 @@ def config_command(place: Path, config_file: Path | None, as_json: bool) -> None
     settings = load_settings(place, flags={}, environ=os.environ, config_file=config_file)
     warn_of(settings.notices)
     if as_json:
-        found = {key: {"value": value, "origin": origin} for key, value, origin in entries(settings)}
+        settings_by_key = {key: SettingInForce(value=value, origin=origin) for key, value, origin in entries(settings)}
         file = str(settings.file) if settings.file else None
-        click.echo(json.dumps({"file": file, "settings": found}, indent=2, ensure_ascii=False))
+        print_document(ConfigDocument(file=file, settings=settings_by_key))
         return
-    none = f"none found up to {settings.searched_to}" if settings.searched_to else "none found"
-    click.echo(f"settings file: {settings.file or none}\n")
-    for line in _aligned(describe(settings)):
-        click.echo(line)
+    no_file = f"none found up to {settings.searched_to}" if settings.searched_to else "none found"
+    click.echo(f"settings file: {settings.file or no_file}\n")
+    print_lines(_align(describe(settings)))
 
 
 # A longer value does not push all origins to the right.
 _WIDEST = 50
 
 
-def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
+def _align(rows: list[tuple[str, str, str]]) -> list[str]:
     keys = max(len(key) for key, _, _ in rows)
     values = min(_WIDEST, max(len(value) for _, value, _ in rows))
     return [f"{key.ljust(keys)}  {value.ljust(values)}  {origin}" for key, value, origin in rows]
 
 
-_PACKAGES = {"bench": "whet.suites", "results": "whet.record", "suite": "whet.suites"}
+_PACKAGES = {
+    "adapter": "whet.callable",
+    "bench": "whet.suites",
+    "benchmark": "whet.suites",
+    "results": "whet.record",
+    "settings": "whet.plan.settings",
+    "skill": "whet.callable",
+    "suite": "whet.suites",
+}
+
+
+_SCHEMAS = sorted((*_PACKAGES, *DOCUMENTS))
+
+
+class _NamedSchema(click.Choice[str]):
+    """One of many names: a list of all of them hides what is wrong."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:  # noqa: ARG002
+        """Return what is wrong with *value*, with the nearest name."""
+        near = did_you_mean(str(value), self.choices)
+        return f'no schema is called "{value}"; {near or "whet schema lists them"}'
 
 
 @click.command("schema", short_help="Print the JSON Schema of a file that whet reads or writes.")
-@click.argument("name", metavar="bench|results|suite", type=click.Choice(list(_PACKAGES)))
-def schema_command(name: str) -> None:
-    """Print the JSON Schema of bench suites (bench), of eval suites (suite), or of results.json (results)."""
-    click.echo(files(_PACKAGES[name]).joinpath(f"{name}.schema.json").read_text("utf-8").rstrip("\n"))
+@click.argument("name", metavar="[NAME]", type=_NamedSchema(_SCHEMAS), required=False)
+def schema_command(name: str | None) -> None:
+    """Print the JSON Schema of a file, or of what a command prints with --json; without NAME, the names.
+
+    \b
+      settings        whet.toml
+      bench, suite    bench suites and eval suites
+      benchmark       benchmarks for callable skills
+      skill, adapter  skill.json and adapter.config.json of a callable skill
+      results         results.json, and what whet run --json prints
+      batch           batch.json, which names the runs of several suites
+
+    All others are documents of --json. The field "schema" of a document names
+    its own: whet/plan/1 is the one that "whet schema plan" prints.
+
+    An editor that has the schema of a file completes it and marks mistakes.
+    """
+    if name is None:
+        click.echo("\n".join(_SCHEMAS))
+    elif name in DOCUMENTS:
+        click.echo(json.dumps(document_schema(name), indent=2))
+    else:
+        click.echo(files(_PACKAGES[name]).joinpath(f"{name}.schema.json").read_text("utf-8").rstrip("\n"))
 
 
-def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -> list[Finding]:
+def examine(place: Path, config_file: Path | None, environ: Mapping[str, str]) -> list[ReadinessFinding]:
     """Return all findings for a run of *place*, a suite or a folder."""
-    found = [*look_at_machine(), *_home(environ)]
+    findings = [*look_at_machine(), *_home(environ)]
     settings, notes = _settings(place, config_file, environ)
-    found += notes
+    findings += notes
     cases, problems = _cases(place)
-    found += problems
-    programs = {agent.type: find_program(agent.program, environ) for agent in KNOWN}
+    findings += problems
+    programs = {agent.type: find_program(agent.program, environ) for agent in known_agents()}
     runners = settings.runners if settings else ()
-    asked = [program for program in programs.values() if program]
-    asked += [program for runner in runners if is_asked(runner) and (program := program_of(runner, environ))]
+    programs_to_ask = [program for program in programs.values() if program]
+    programs_to_ask += [program for runner in runners if is_asked(runner) and (program := program_of(runner, environ))]
     sandbox, trouble = _sandbox(settings)
-    found += trouble
-    versions = ask_versions(asked, sandbox, environ)
-    for agent in KNOWN:
+    findings += trouble
+    versions = ask_versions(programs_to_ask, sandbox, environ)
+    for agent in known_agents():
         program = programs[agent.type]
-        found.append(look_at_agent(agent, program, versions.get(program or ""), logins(agent, environ)))
+        findings.append(look_at_agent(agent, program, versions.get(program or ""), logins(agent, environ)))
     why = why_unbounded(settings.sandbox, sandbox) if settings else None
     for runner in runners:
-        found += look_at_runner(runner, cases, versions, environ)
+        findings += look_at_runner(runner, cases, versions, environ)
         if why is not None and asks_nobody(runner):
             message, hint = problem_without_boundary(why.reason), ways_out(why.remedy)
-            found.append(Finding(part="runners", name=runner.id, state="problem", message=message, hint=hint))
-    return found
+            findings.append(
+                ReadinessFinding(part="runners", name=runner.id, state="problem", message=message, hint=hint)
+            )
+    return findings
 
 
-def _home(environ: Mapping[str, str]) -> Iterator[Finding]:
+def _home(environ: Mapping[str, str]) -> Iterator[ReadinessFinding]:
     """Yield a warning if the home cannot be read."""
     home = environ.get("HOME") or ""
     if home and os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK):
         message = f"HOME is {home}, which you cannot read: whet does not see the logins and settings there"
-        yield Finding(part="machine", name="home", state="warning", message=message, hint="set HOME to your own")
+        yield ReadinessFinding(
+            part="machine", name="home", state="warning", message=message, hint="set HOME to your own"
+        )
 
 
 def _settings(
     place: Path, config_file: Path | None, environ: Mapping[str, str]
-) -> tuple[Settings | None, list[Finding]]:
+) -> tuple[Settings | None, list[ReadinessFinding]]:
     try:
         settings = load_settings(place, flags={}, environ=environ, config_file=config_file)
     except UsageError as error:
         lines = error.message.split("\n")
         return None, [_finding("problem", line, error.hint if line is lines[-1] else None) for line in lines]
-    noticed = [_finding("warning", notice) for notice in settings.notices]
+    notices = [_finding("warning", notice) for notice in settings.notices]
     if not settings.runners:
         hint = "add a [runners.<id>.agent] table to whet.toml"
-        none = f"no file found up to {settings.searched_to}" if settings.searched_to else "no file found"
-        return settings, [*noticed, _finding("warning", f"{settings.file or none}: no runners are configured", hint)]
-    return settings, [*noticed, _finding("ok", str(settings.file or "no project file; using your own"))]
+        no_file = f"no file found up to {settings.searched_to}" if settings.searched_to else "no file found"
+        what = f"{settings.file or no_file}: no runners are configured"
+        if installed_agent() is None:
+            return settings, [*notices, _finding("problem", f"{what}, and no agent is installed", hint)]
+        return settings, [*notices, _finding("warning", what, hint)]
+    return settings, [*notices, _finding("ok", str(settings.file or "no project file; using your own"))]
 
 
-def _cases(place: Path) -> tuple[tuple[Case, ...], list[Finding]]:
+def _cases(place: Path) -> tuple[tuple[Case, ...], list[ReadinessFinding]]:
     """Return the cases if *place* is a suite: some agents are ready for one case and not for another."""
     try:
         with refusals():
@@ -187,15 +236,17 @@ def _cases(place: Path) -> tuple[tuple[Case, ...], list[Finding]]:
     except SuiteError as error:
         return (), list(_suite_findings(error))
     except PathRefused as error:
-        return (), [Finding(part="settings", name="suite", state="problem", message=error.message, hint=error.hint)]
+        return (), [
+            ReadinessFinding(part="settings", name="suite", state="problem", message=error.message, hint=error.hint)
+        ]
 
 
-def _suite_findings(error: SuiteError) -> Iterator[Finding]:
+def _suite_findings(error: SuiteError) -> Iterator[ReadinessFinding]:
     for problem in error.problems:
-        yield Finding(part="settings", name="suite", state="problem", message=str(problem), hint=problem.hint)
+        yield ReadinessFinding(part="settings", name="suite", state="problem", message=str(problem), hint=problem.hint)
 
 
-def _sandbox(settings: Settings | None) -> tuple[Sandbox, list[Finding]]:
+def _sandbox(settings: Settings | None) -> tuple[Sandbox, list[ReadinessFinding]]:
     try:
         return choose_sandbox(settings.sandbox if settings else "auto")[0], []
     except UsageError as error:
@@ -203,8 +254,8 @@ def _sandbox(settings: Settings | None) -> tuple[Sandbox, list[Finding]]:
         return local, [_finding("problem", f"run.sandbox: {error.message}", error.hint)]
 
 
-def _finding(state: State, message: str, hint: str | None = None) -> Finding:
-    return Finding(part="settings", name="settings", state=state, message=message, hint=hint)
+def _finding(state: State, message: str, hint: str | None = None) -> ReadinessFinding:
+    return ReadinessFinding(part="settings", name="settings", state=state, message=message, hint=hint)
 
 
 _LITTLE_SPACE = 1024**3
@@ -222,11 +273,13 @@ _NAMESPACE_SWITCHES = {
 }
 
 
-def look_at_machine() -> Iterator[Finding]:
+def look_at_machine() -> Iterator[ReadinessFinding]:
     """Yield the findings that do not depend on settings."""
     # First: mounts can be made private only while there is one thread.
     overlay = _overlay()
     yield _machine_finding("python", "ok", platform.python_version())
+    if stale := describe_stale():
+        yield _machine_finding("whet", "warning", stale)
     yield _bubblewrap()
     yield _containers()
     yield _namespaces()
@@ -235,15 +288,15 @@ def look_at_machine() -> Iterator[Finding]:
     yield overlay
     yield _space()
     for name, why in _TOOLS.items():
-        found = shutil.which(name)
-        yield _machine_finding(name, "ok" if found else "absent", found or "not found", None if found else why)
+        path = shutil.which(name)
+        yield _machine_finding(name, "ok" if path else "absent", path or "not found", None if path else why)
 
 
-def _machine_finding(name: str, state: State, message: str, hint: str | None = None) -> Finding:
-    return Finding(part="machine", name=name, state=state, message=message, hint=hint)
+def _machine_finding(name: str, state: State, message: str, hint: str | None = None) -> ReadinessFinding:
+    return ReadinessFinding(part="machine", name=name, state=state, message=message, hint=hint)
 
 
-def _bubblewrap() -> Finding:
+def _bubblewrap() -> ReadinessFinding:
     state = BubblewrapSandbox.availability()
     if state.usable:
         message = f"agents run inside it ({state.details.get('program', 'bwrap')})"
@@ -259,15 +312,15 @@ def _bubblewrap() -> Finding:
     )
 
 
-def _containers() -> Finding:
+def _containers() -> ReadinessFinding:
     state = engine_state()
     if state.usable:
-        said = f"{state.details['program']} {state.details['version']}, for --sandbox container and for tasks"
-        return _machine_finding("containers", "ok", said)
+        description = f"{state.details['program']} {state.details['version']}, for --sandbox container and for tasks"
+        return _machine_finding("containers", "ok", description)
     return _machine_finding("containers", "absent", state.reason, state.remedy)
 
 
-def _namespaces() -> Finding:
+def _namespaces() -> ReadinessFinding:
     for switch, forbids in _NAMESPACE_SWITCHES.items():
         try:
             value = Path("/proc/sys", switch).read_text().strip()
@@ -280,15 +333,15 @@ def _namespaces() -> Finding:
     return _machine_finding("user namespaces", "ok", "not restricted by the kernel's settings")
 
 
-def _control_groups() -> Finding:
-    held = sorted({controller for place in usable_places() for controller in place.controllers})
-    if len(held) == len(CONTROLLERS):
+def _control_groups() -> ReadinessFinding:
+    controllers = sorted({controller for place in usable_places() for controller in place.controllers})
+    if len(controllers) == len(CONTROLLERS):
         return _machine_finding("control groups", "ok", "available for limits of memory, processes and CPUs")
-    message = f"available for {', '.join(held)} only" if held else "this user cannot create them"
+    message = f"available for {', '.join(controllers)} only" if controllers else "this user cannot create them"
     return _machine_finding("control groups", "absent", f"{message}: limits apply to each process instead")
 
 
-def _proc() -> Finding:
+def _proc() -> ReadinessFinding:
     if Path("/proc/self/task").is_dir():
         return _machine_finding("/proc", "ok", "mounted")
     return _machine_finding(
@@ -296,7 +349,7 @@ def _proc() -> Finding:
     )
 
 
-def _overlay() -> Finding:
+def _overlay() -> ReadinessFinding:
     """Try to show a template without copying it."""
     reason = "this user cannot mount"
     if private_mounts():
@@ -312,7 +365,7 @@ def _overlay() -> Finding:
     return _machine_finding("overlay workspaces", "absent", f"templates are copied: {reason}")
 
 
-def _space() -> Finding:
+def _space() -> ReadinessFinding:
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     message = f"{free / 1024**3:.1f} GiB free in {folder}"

@@ -1,7 +1,8 @@
 """Cassettes: what a model said to an agent, kept in a file and played back to the same program without the model.
 
-A tape holds the exchanges of one session, one in each line. A request is answered by the first exchange of the same
-normal form that was not played yet. A folder of tapes may be anybody's: nothing in it is trusted, and no link followed.
+A cassette holds the exchanges of one session, one in each line. A request is answered by the first exchange of the same
+normal form that was not played yet. A folder of cassettes may come from anywhere, so whet trusts nothing in it and
+follows no link.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import IO, Any
 
-from whet.agents.gateway_asking import Ask, Asking
-from whet.agents.gateway_forms import Forms, Tree, closeness, differences, hold_depth
-from whet.agents.gateway_http import Answer, Cut, error_answer
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import AgentError, CassetteMissed
-from whet.ground.secrets import Masker
+from whet.gateway.connection import Answer, AnswerCut, error_answer
+from whet.gateway.request import NextResponder, ProxiedRequest
+from whet.gateway.wire.normal_form import Forms, Tree, closeness, differences, require_depth
+from whet.secrets import Masker
 
 VERSION = 1
 _STREAM = b"text/event-stream"
@@ -42,8 +44,7 @@ _AT_ONCE = "judge"
 _NOT_RECORDED, _TOO_LARGE = 400, 413
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class Exchange(Struct, frozen=True, kw_only=True):
     """A request in its normal form, and its answer in pieces, each with the time since the one before."""
 
     form: Tree
@@ -53,20 +54,20 @@ class Exchange:
     cut: bool = False
 
     def line(self) -> str:
-        """Return it as it is kept."""
-        kept = {"form": self.form, "status": self.status, "headers": dict(self.headers), "pieces": self.pieces}
-        return json.dumps({**kept, "cut": True} if self.cut else kept)
+        """Return the exchange as a line of the cassette."""
+        record = {"form": self.form, "status": self.status, "headers": dict(self.headers), "pieces": self.pieces}
+        return json.dumps({**record, "cut": True} if self.cut else record)
 
 
-def read_tape(path: Path) -> list[Exchange]:
-    """Return the exchanges of a tape; raises `CassetteMissed` if it cannot be read."""
+def read_cassette(path: Path) -> list[Exchange]:
+    """Return the exchanges of a cassette; raises `CassetteMissed` if it cannot be read."""
     try:
-        with _opened(path, os.O_RDONLY) as file:
+        with _open_cassette(path, os.O_RDONLY) as file:
             first, *lines = file.read().split("\n")
         if json.loads(first)["cassette"] != VERSION:
             raise CassetteMissed(f"{path} is of another version", hint=_AGAIN)
         # Two that began it at the same time have both written the first line.
-        return [_exchange(json.loads(line)) for line in lines if line and line != first]
+        return [_read_exchange(json.loads(line)) for line in lines if line and line != first]
     except OSError as error:
         raise CassetteMissed(f"{path} cannot be played: {_reason(error)}", hint=_AGAIN) from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -74,33 +75,37 @@ def read_tape(path: Path) -> list[Exchange]:
         raise CassetteMissed(f"{path} cannot be played: {why}", hint=_AGAIN) from error
 
 
-def _exchange(kept: dict[str, Any]) -> Exchange:
-    form, status, pieces = kept["form"], kept["status"], [(float(after_s), text) for after_s, text in kept["pieces"]]
-    hold_depth(form)
-    headers = tuple((name, value) for name, value in kept["headers"].items() if name.encode() in _KEPT_HEADERS)
+def _read_exchange(record: dict[str, Any]) -> Exchange:
+    form, status, pieces = (
+        record["form"],
+        record["status"],
+        [(float(after_s), text) for after_s, text in record["pieces"]],
+    )
+    require_depth(form)
+    headers = tuple((name, value) for name, value in record["headers"].items() if name.encode() in _KEPT_HEADERS)
     for _, text in pieces:
-        _data(text)
-    for what, holds in (
+        _encode_piece(text)
+    for field, is_valid in (
         ("form", isinstance(form["method"], str) and isinstance(form["path"], str)),
         ("status", type(status) is int and status in _STATUSES),
         ("headers", all(_HEADER.fullmatch(value) for _, value in headers)),
         ("pieces", all(math.isfinite(after_s) and after_s >= 0 for after_s, _ in pieces)),
     ):
-        if not holds:
-            raise ValueError(f"its {what} cannot be")
-    return Exchange(form=form, status=status, headers=headers, pieces=tuple(pieces), cut=bool(kept.get("cut")))
+        if not is_valid:
+            raise ValueError(f"its {field} cannot be")
+    return Exchange(form=form, status=status, headers=headers, pieces=tuple(pieces), cut=bool(record.get("cut")))
 
 
-def _data(text: str) -> bytes:
+def _encode_piece(text: str) -> bytes:
     """Return the bytes of a piece; raises `ValueError` if there are none like that."""
     return text.encode("utf-8", "surrogateescape")
 
 
-def _opened(path: Path, flags: int) -> IO[str]:
-    """Open a tape: a file that is there itself, and not without end."""
+def _open_cassette(path: Path, flags: int) -> IO[str]:
+    """Open a cassette: a file that is there itself, and not without end."""
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    found = os.fstat(fd)
-    if stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_MB * 1024 * 1024:
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode) and status.st_size <= _MOST_MB * 1024 * 1024:
         return os.fdopen(fd, "r" if flags == os.O_RDONLY else "a", encoding="utf-8")
     os.close(fd)
     raise OSError(f"it is not a file of at most {_MOST_MB} MB")
@@ -112,7 +117,7 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def hold_inside(path: Path, folder: Path) -> None:
+def require_inside(path: Path, folder: Path) -> None:
     """Raise if a link leads *path* out of *folder*, so that nothing is written elsewhere."""
     inner = path.parent.relative_to(folder)
     if Path(os.path.realpath(path.parent)) != Path(os.path.realpath(folder)) / inner:
@@ -132,15 +137,15 @@ class Recorder:
         anew: bool = False,
     ) -> None:
         self._path, self._forms, self._masker, self._miss = path, forms, masker, miss
-        # Whether the first exchange begins the tape: what an earlier recording said must not be played.
+        # Whether the first exchange begins the cassette: what an earlier recording said must not be played.
         self._anew = anew
 
-    async def answer(self, asking: Asking, ask: Ask) -> Answer:
+    async def answer(self, request: ProxiedRequest, ask: NextResponder) -> Answer:
         """Ask, and keep what comes while it passes."""
-        form = await form_of(asking, self._forms)
+        form = await read_form(request, self._forms)
         if form is None:
             return _too_large()
-        return self.keeping(form, await ask(asking))
+        return self.keeping(form, await ask(request))
 
     def keeping(self, form: Tree, answer: Answer) -> Answer:
         """Return *answer*, kept while it passes."""
@@ -159,11 +164,11 @@ class Recorder:
                     before = now
                     yield piece
             cut = False
-        except Cut:
+        except AnswerCut:
             raise
         except BaseException:
-            # The agent hung up: what it did not wait for is on no tape.
-            size = _MOST_BYTES + 1 if not _ended(pieces) else size
+            # The agent hung up: what it did not wait for is on no cassette.
+            size = _MOST_BYTES + 1 if not _is_finished(pieces) else size
             cut = False
             raise
         finally:
@@ -171,23 +176,27 @@ class Recorder:
                 self._write(form, answer, pieces, cut=cut)
 
     def _write(self, form: Tree, answer: Answer, pieces: list[tuple[float, bytes]], *, cut: bool) -> None:
-        known = {name.lower(): value for name, value in answer.headers}
-        kept = _in_frames(pieces) if known.get(b"content-type", b"").startswith(_STREAM) else _in_one(pieces)
-        texts = self._forms.stored_frames([text for _, text in kept], self._masker)
+        headers = {name.lower(): value for name, value in answer.headers}
+        timed_texts = (
+            _split_frames(pieces) if headers.get(b"content-type", b"").startswith(_STREAM) else _join_pieces(pieces)
+        )
+        texts = self._forms.stored_frames([text for _, text in timed_texts], self._masker)
         exchange = Exchange(
             form=self._masker.tree(form),
             status=answer.status,
-            headers=tuple((name.decode(), known[name].decode("latin-1")) for name in _KEPT_HEADERS if name in known),
-            pieces=tuple((round(after_s, 4), text) for (after_s, _), text in zip(kept, texts, strict=True)),
+            headers=tuple(
+                (name.decode(), headers[name].decode("latin-1")) for name in _KEPT_HEADERS if name in headers
+            ),
+            pieces=tuple((round(after_s, 4), text) for (after_s, _), text in zip(timed_texts, texts, strict=True)),
             cut=cut,
         )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            begins = self._anew or not self._path.exists()
-            begin = json.dumps({"cassette": VERSION}) + "\n" if begins else ""
+            is_new = self._anew or not self._path.exists()
+            first_line = json.dumps({"cassette": VERSION}) + "\n" if is_new else ""
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if self._anew else 0)
-            with _opened(self._path, flags) as file:
-                file.write(begin + exchange.line() + "\n")
+            with _open_cassette(self._path, flags) as file:
+                file.write(first_line + exchange.line() + "\n")
             if self._anew:
                 self._anew = False
                 _forget_later(self._path)
@@ -196,16 +205,16 @@ class Recorder:
 
 
 def _forget_later(path: Path) -> None:
-    """Remove the tapes of later turns and attempts: these come one after the other, so those are older."""
+    """Remove the cassettes of later turns and attempts: these come one after the other, so those are older."""
     if path.parent.name == _AT_ONCE:
         return
-    for own in (path, path.parent.parent) if path.parent.name == "turns" else (path,):
-        for other in own.parent.iterdir():
-            if other.stem.isdecimal() and int(other.stem) > int(own.stem):
-                shutil.rmtree(other) if other.is_dir() and not other.is_symlink() else other.unlink()
+    for path_of_turn in (path, path.parent.parent) if path.parent.name == "turns" else (path,):
+        for sibling in path_of_turn.parent.iterdir():
+            if sibling.stem.isdecimal() and int(sibling.stem) > int(path_of_turn.stem):
+                shutil.rmtree(sibling) if sibling.is_dir() and not sibling.is_symlink() else sibling.unlink()
 
 
-def _ended(pieces: list[tuple[float, bytes]]) -> bool:
+def _is_finished(pieces: list[tuple[float, bytes]]) -> bool:
     """Return whether a stream had said all: some agents hang up at the last word."""
     last = b"".join(piece for _, piece in pieces[-3:])
     return any(word in last for word in (b"message_stop", b"response.completed", b"[DONE]", b'"finishReason"'))
@@ -219,34 +228,34 @@ async def _pieces(answer: Answer) -> AsyncIterator[bytes]:
         yield piece
 
 
-def _text(data: bytes) -> str:
+def _decode_piece(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _in_one(pieces: list[tuple[float, bytes]]) -> list[tuple[float, str]]:
-    return [(sum(after_s for after_s, _ in pieces), _text(b"".join(piece for _, piece in pieces)))]
+def _join_pieces(pieces: list[tuple[float, bytes]]) -> list[tuple[float, str]]:
+    return [(sum(after_s for after_s, _ in pieces), _decode_piece(b"".join(piece for _, piece in pieces)))]
 
 
-def _in_frames(pieces: list[tuple[float, bytes]]) -> list[tuple[float, str]]:
+def _split_frames(pieces: list[tuple[float, bytes]]) -> list[tuple[float, str]]:
     """Return the events of a stream, each with the time that it took: how a network cut them says nothing."""
-    found: list[tuple[float, str]] = []
-    rest, waited_s = bytearray(), 0.0
+    frames_in_time: list[tuple[float, str]] = []
+    unfinished, waited_s = bytearray(), 0.0
     for after_s, piece in pieces:
         waited_s += after_s
-        rest += piece.replace(b"\r\n", b"\n")
+        unfinished += piece.replace(b"\r\n", b"\n")
         # Look only where an event may end: looking at a long one again with each piece of it takes too long.
         if b"\n" not in piece:
             continue
-        *frames, last = bytes(rest).split(b"\n\n")
-        rest[:] = last
+        *frames, last = bytes(unfinished).split(b"\n\n")
+        unfinished[:] = last
         for frame in frames:
-            found.append((waited_s, _text(frame + b"\n\n")))
+            frames_in_time.append((waited_s, _decode_piece(frame + b"\n\n")))
             waited_s = 0.0
-    return [*found, (waited_s, _text(bytes(rest)))] if rest else found
+    return [*frames_in_time, (waited_s, _decode_piece(bytes(unfinished)))] if unfinished else frames_in_time
 
 
 class Player:
-    """Answers from a tape."""
+    """Answers from a cassette."""
 
     def __init__(
         self,
@@ -262,89 +271,93 @@ class Player:
         self._played: list[Exchange] = []
         self._miss, self._asks, self._real_time = miss, asks, real_time
 
-    async def answer(self, asking: Asking, ask: Ask) -> Answer:
+    async def answer(self, request: ProxiedRequest, ask: NextResponder) -> Answer:
         """Play the exchange that fits; if there is none, ask the provider, or end the agent."""
-        form = await form_of(asking, self._forms)
+        form = await read_form(request, self._forms)
         if form is None:
             return _too_large()
-        found = self._take(form)
-        if found is not None:
-            asking.entry.by = "cassette"
-            return played(found, self._forms, real_time=self._real_time)
+        exchange = self._take(form)
+        if exchange is not None:
+            request.entry.by = "cassette"
+            return play_exchange(exchange, self._forms, real_time=self._real_time)
         if self._asks:
-            return await ask(asking)
-        asking.entry.by = "cassette"
-        missed = self._difference(form)
-        if asking.entry.asked.format is not None:
-            self._miss(missed)
-        return error_answer(_NOT_RECORDED, missed.message)
+            return await ask(request)
+        request.entry.by = "cassette"
+        error = self._difference(form)
+        if request.entry.asked.format is not None:
+            self._miss(error)
+        return error_answer(_NOT_RECORDED, error.message)
 
     def _take(self, form: Tree) -> Exchange | None:
         for number, exchange in enumerate(self._left):
             if exchange.form == form:
                 self._played.append(self._left.pop(number))
                 return exchange
-        repeated = form["method"] in _REPEATED
-        return next((each for each in reversed(self._played) if each.form == form), None) if repeated else None
+        may_repeat = form["method"] in _REPEATED
+        return (
+            next((exchange_before for exchange_before in reversed(self._played) if exchange_before.form == form), None)
+            if may_repeat
+            else None
+        )
 
     def _difference(self, form: Tree) -> CassetteMissed:
-        asked = f"{form['method']} {form['path']}"
+        request_line = f"{form['method']} {form['path']}"
         again = "record it again with --record-to, or add to it with --cassette-mode new"
-        if any(each.form == form for each in self._played):
-            return CassetteMissed(f"asked {asked} more often than {self._path} has it", hint=again)
-        nearest = max(self._left, key=lambda each: closeness(form, each.form), default=None)
+        if any(exchange.form == form for exchange in self._played):
+            return CassetteMissed(f"asked {request_line} more often than {self._path} has it", hint=again)
+        nearest = max(self._left, key=lambda exchange: closeness(form, exchange.form), default=None)
         if nearest is None:
-            return CassetteMissed(f"asked {asked}, and {self._path} has nothing more", hint=again)
-        shown = "\n".join(f"  {line}" for line in differences(form, nearest.form))
-        return CassetteMissed(f"asked {asked} otherwise than on {self._path}:\n{shown}", hint=again)
+            return CassetteMissed(f"asked {request_line}, and {self._path} has nothing more", hint=again)
+        lines = "\n".join(f"  {line}" for line in differences(form, nearest.form))
+        return CassetteMissed(f"asked {request_line} otherwise than on {self._path}:\n{lines}", hint=again)
 
 
-def played(exchange: Exchange, forms: Forms, *, real_time: bool = False) -> Answer:
+def play_exchange(exchange: Exchange, forms: Forms, *, real_time: bool = False) -> Answer:
     """Return the answer of *exchange*, with the places of this attempt."""
 
     async def pieces() -> AsyncIterator[bytes]:
         for after_s, text in exchange.pieces:
             if real_time:
                 await asyncio.sleep(after_s)
-            yield _data(forms.restored(text))
+            yield _encode_piece(forms.restored(text))
         if exchange.cut:
-            raise Cut("as it was recorded")
+            raise AnswerCut("as it was recorded")
 
     headers = [(name.encode(), value.encode("latin-1")) for name, value in exchange.headers]
     return Answer(status=exchange.status, headers=headers, pieces=pieces())
 
 
-async def form_of(asking: Asking, forms: Forms) -> Tree | None:
+async def read_form(request: ProxiedRequest, forms: Forms) -> Tree | None:
     """Return the normal form of a request, after reading all of it; None if it is too large."""
-    body = await asking.whole()
-    if asking.too_large:
+    body = await request.whole()
+    if request.too_large:
         return None
-    return forms.normal(asking.incoming.method, asking.path, asking.query, body)
+    return forms.normal(request.incoming.method, request.path, request.query, body)
 
 
 def _too_large() -> Answer:
     return error_answer(_TOO_LARGE, "the request is too large for a cassette")
 
 
-def tape_path(folder: Path, suite: str, session: Path) -> Path:
-    """Return where the tape of a session is, whose record is at *session* below `trials`."""
+def cassette_path(folder: Path, suite: str, session: Path) -> Path:
+    """Return where the cassette of a session is, whose record is at *session* below `trials`."""
     place = folder / suite / session
     return place.with_name(f"{place.name}.jsonl")
 
 
-def tape_to_play(folder: Path, suite: str, session: Path) -> tuple[Path | None, bool]:
-    """Return the tape for a session, and whether it is that of another trial: they are taken in turn."""
-    own = tape_path(folder, suite, session)
-    if own.exists():
-        return own, False
-    case, runner, arm, number, attempt, *rest = session.parts
+def find_cassette(folder: Path, suite: str, session: Path) -> tuple[Path | None, bool]:
+    """Return the cassette for a session, and whether it is that of another trial: they are taken in turn."""
+    own_path = cassette_path(folder, suite, session)
+    if own_path.exists():
+        return own_path, False
+    case, runner, arm, number, attempt, *turn_parts = session.parts
     arm_folder = folder / suite / case / runner / arm
     numbers = sorted(int(path.name) for path in arm_folder.glob("*") if path.name.isdecimal())
     if not numbers:
         return None, False
-    taken = numbers[(int(number) - 1) % len(numbers)]
+    source_number = numbers[(int(number) - 1) % len(numbers)]
     for name in (attempt, "1"):
-        path = tape_path(folder, suite, Path(case, runner, arm, str(taken), name, *rest))
+        path = cassette_path(folder, suite, Path(case, runner, arm, str(source_number), name, *turn_parts))
         if path.exists():
-            return path, taken != int(number)
+            return path, source_number != int(number)
     return None, False

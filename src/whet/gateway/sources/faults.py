@@ -12,14 +12,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from whet.agents.gateway_asking import Ask, Asking
-from whet.agents.gateway_forms import Forms
-from whet.agents.gateway_http import Answer, Cut
-from whet.agents.gateway_tapes import Exchange, Recorder, played, read_tape
-from whet.agents.gateway_wire import Answer as Reading
-from whet.agents.gateway_wire import Format
 from whet.errors import CassetteMissed
-from whet.ground.secrets import Masker
+from whet.gateway.connection import Answer, AnswerCut
+from whet.gateway.request import NextResponder, ProxiedRequest
+from whet.gateway.sources.cassettes import Exchange, Recorder, play_exchange, read_cassette
+from whet.gateway.wire.formats import AnswerReader, Format
+from whet.gateway.wire.normal_form import Forms
+from whet.secrets import Masker
 
 # How long a slow answer takes to begin, and how much of an answer comes before it is cut or hangs.
 _SLOW_S = 5.0
@@ -41,26 +40,26 @@ class Faults:
         self._seed = f"{shares.get('seed', 0)}/{session}"
         self._numbers = count(1)
 
-    async def answer(self, asking: Asking, ask: Ask) -> Answer:
+    async def answer(self, request: ProxiedRequest, ask: NextResponder) -> Answer:
         """Fail if it is this request's turn."""
-        kind = self._drawn(next(self._numbers)) if asking.entry.asked.format is not None else None
+        kind = self._drawn(next(self._numbers)) if request.entry.asked.format is not None else None
         if kind is None:
-            return await ask(asking)
-        asking.entry.by = f"fault {kind}"
+            return await ask(request)
+        request.entry.by = f"fault {kind}"
         if kind in _STATUSES:
-            await asking.whole()
+            await request.whole()
             return _error(*_STATUSES[kind])
         if kind == "slow":
             await asyncio.sleep(_SLOW_S)
-            return await ask(asking)
-        answer = await ask(asking)
-        return Answer(status=answer.status, headers=answer.headers, pieces=_broken(answer, hangs=kind == "hang"))
+            return await ask(request)
+        answer = await ask(request)
+        return Answer(status=answer.status, headers=answer.headers, pieces=_break_off(answer, hangs=kind == "hang"))
 
     def _drawn(self, number: int) -> str | None:
-        drawn = random.Random(f"{self._seed}/{number}").random()  # noqa: S311 - nothing secret
+        random_share = random.Random(f"{self._seed}/{number}").random()  # noqa: S311 - nothing secret
         for kind, share in self._shares.items():
-            drawn -= share
-            if drawn < 0:
+            random_share -= share
+            if random_share < 0:
                 return kind
         return None
 
@@ -72,7 +71,7 @@ def _error(status: int, kind: str, name: str, message: str) -> Answer:
     return Answer(status=status, headers=[(b"content-type", b"application/json")], data=data)
 
 
-async def _broken(answer: Answer, *, hangs: bool) -> AsyncIterator[bytes]:
+async def _break_off(answer: Answer, *, hangs: bool) -> AsyncIterator[bytes]:
     """Yield the beginning of an answer."""
     if answer.pieces is not None:
         number = 0
@@ -84,7 +83,7 @@ async def _broken(answer: Answer, *, hangs: bool) -> AsyncIterator[bytes]:
                 break
     if hangs:
         await asyncio.get_running_loop().create_future()
-    raise Cut("on purpose, by gateway.faults")
+    raise AnswerCut("on purpose, by gateway.faults")
 
 
 class Cache:
@@ -93,24 +92,26 @@ class Cache:
     def __init__(self, folder: Path, url: str, masker: Masker, forms: Forms, *, judges: bool) -> None:
         self._folder, self._url, self._masker, self._forms, self._judges = folder, url, masker, forms, judges
 
-    async def answer(self, asking: Asking, ask: Ask) -> Answer:
+    async def answer(self, request: ProxiedRequest, ask: NextResponder) -> Answer:
         """Return the answer from before, or keep the one that comes."""
-        body = await asking.whole()
-        asked = asking.entry.asked
-        fits = asked.format is not None and (self._judges or asked.temperature == 0) and not asking.too_large
-        if not fits:
-            return await ask(asking)
-        what = f"{self._url}\n{asking.path}\n".encode() + self._forms.exact(body)
-        path = self._folder / f"{hashlib.sha256(what).hexdigest()}.jsonl"
-        kept: list[Exchange] = []
+        body = await request.whole()
+        summary = request.entry.asked
+        is_cacheable = (
+            summary.format is not None and (self._judges or summary.temperature == 0) and not request.too_large
+        )
+        if not is_cacheable:
+            return await ask(request)
+        cache_key = f"{self._url}\n{request.path}\n".encode() + self._forms.exact(body)
+        path = self._folder / f"{hashlib.sha256(cache_key).hexdigest()}.jsonl"
+        exchanges: list[Exchange] = []
         if path.exists():
             # What cannot be read is asked for again.
             with suppress(CassetteMissed):
-                kept = [exchange for exchange in read_tape(path) if _is_whole(exchange, asked.format)]
-        if kept:
-            asking.entry.by = "cache"
-            return played(kept[0], self._forms)
-        answer = await ask(asking)
+                exchanges = [exchange for exchange in read_cassette(path) if _is_whole(exchange, summary.format)]
+        if exchanges:
+            request.entry.by = "cache"
+            return play_exchange(exchanges[0], self._forms)
+        answer = await ask(request)
         if answer.status != _WELL:
             return answer
         return Recorder(path, self._forms, self._masker).keeping(_ANY, answer)
@@ -118,7 +119,7 @@ class Cache:
 
 def _is_whole(exchange: Exchange, format: Format | None) -> bool:  # noqa: A002 - the word for it
     """Return whether an answer neither broke off nor ended with an error."""
-    reading = Reading(format, dict(exchange.headers).get("content-type", ""))
+    reading = AnswerReader(format, dict(exchange.headers).get("content-type", ""))
     for _, text in exchange.pieces:
         reading.feed(text.encode("utf-8", "surrogateescape"))
     reading.finish()

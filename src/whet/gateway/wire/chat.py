@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from whet.agents.gateway_wire import Asked, Frames
-from whet.agents.records import parse, table
+from whet.agents.observe.records import parse, table
+from whet.gateway.wire.formats import Frames, RequestSummary
 
 _OPTIONS = "stream_options"
 _ASKED = {"include_usage": True}
@@ -20,17 +20,17 @@ _END = re.compile(rb"\n\r?\n")
 _MOST_HELD = 1024 * 1024
 
 
-def lacks_figures(asked: Asked, body: Mapping[str, Any]) -> bool:
+def lacks_figures(summary: RequestSummary, body: Mapping[str, Any]) -> bool:
     """Return whether the answer is a stream of a chat that would not tell what it took."""
-    return asked.format == "chat" and asked.streams and not table(body, _OPTIONS).get("include_usage")
+    return summary.format == "chat" and summary.streams and not table(body, _OPTIONS).get("include_usage")
 
 
-def asking_for_figures(body: Mapping[str, Any]) -> dict[str, Any]:
+def ask_for_figures(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return *body* so that the stream tells what it took."""
     return {**body, _OPTIONS: {**table(body, _OPTIONS), **_ASKED}}
 
 
-class WithoutFigures:
+class FigureFilter:
     """Leaves the event with the figures out of a stream."""
 
     def __init__(self) -> None:
@@ -40,27 +40,27 @@ class WithoutFigures:
     def feed(self, piece: bytes) -> bytes:
         """Return what can be passed on now: whole events."""
         self._rest += piece
-        kept: list[bytes] = []
-        done = 0
-        while (end := _END.search(self._rest, max(done, self._looked - 2))) is not None:
-            event = bytes(self._rest[done : end.end()])
-            done = self._looked = end.end()
+        events: list[bytes] = []
+        offset = 0
+        while (end := _END.search(self._rest, max(offset, self._looked - 2))) is not None:
+            event = bytes(self._rest[offset : end.end()])
+            offset = self._looked = end.end()
             if not _is_figures(event):
-                kept.append(event)
-        self._looked = len(self._rest) - done
-        del self._rest[:done]
-        return b"".join((*kept, self.finish())) if len(self._rest) > _MOST_HELD else b"".join(kept)
+                events.append(event)
+        self._looked = len(self._rest) - offset
+        del self._rest[:offset]
+        return b"".join((*events, self.finish())) if len(self._rest) > _MOST_HELD else b"".join(events)
 
     def finish(self) -> bytes:
         """Return what has no end."""
-        rest, self._looked = bytes(self._rest), 0
+        tail, self._looked = bytes(self._rest), 0
         self._rest.clear()
-        return b"" if _is_figures(rest) else rest
+        return b"" if _is_figures(tail) else tail
 
 
 def _is_figures(event: bytes) -> bool:
     if b"_tokens" not in event:
         return False
     frames = Frames()
-    found = [parse(data) for data in (*frames.feed(event), *frames.finish())]
-    return any(seen.get("choices") == [] and table(seen, "usage") for seen in found)
+    records = [parse(data) for data in (*frames.feed(event), *frames.finish())]
+    return any(record.get("choices") == [] and table(record, "usage") for record in records)

@@ -16,9 +16,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from whet.agents.records import Lines, input_figures, number, parse, plus, rows, status_kind, table, text
-from whet.dataclass import dataclass
-from whet.model.seen import TroubleKind
+from whet.agents.observe.records import LineSplitter, input_figures, number, parse, plus, rows, status_kind, table, text
+from whet.model.events import TroubleKind
 from whet.model.session import token_count
 
 # The last one is of requests that settings allow, and that may be paid for.
@@ -41,11 +40,10 @@ _NO_ROOM = re.compile(
 _NO_ROOM_CODE = "context_length_exceeded"
 _NO_KEY = "API_KEY_INVALID"
 _NO_MONEY = re.compile(r"credit balance is too low|billing", re.IGNORECASE)
-_BAD_REQUEST = 400
+_BAD_REQUEST, _SERVER_ERROR = 400, 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a request asks for; without a format, it is not a question to a model."""
 
     format: Format | None = None
@@ -57,43 +55,50 @@ class Asked:
 
 def format_of(path: str) -> Format | None:
     """Return the format of what is posted to *path*; None if no model answers there."""
-    spelled = _spelled(path)
-    if _GEMINI.search(spelled):
+    normal_path = _normalize_path(path)
+    if _GEMINI.search(normal_path):
         return "gemini"
-    return next((name for ending, name in _ENDINGS.items() if spelled.lower().endswith(ending)), None)
+    return next((name for ending, name in _ENDINGS.items() if normal_path.lower().endswith(ending)), None)
 
 
 def is_batch(path: str) -> bool:
     """Return whether what is posted to *path* is answered after the count has ended."""
-    return _BATCHES.search(_spelled(path)) is not None
+    return _BATCHES.search(_normalize_path(path)) is not None
 
 
-def _spelled(path: str) -> str:
+def _normalize_path(path: str) -> str:
     """Return *path* as a server may read it, whatever it was written like: every question to a model counts."""
     return unquote(path).partition(";")[0].rstrip("/")
 
 
-def read_request(format: Format | None, path: str, seen: Mapping[str, Any]) -> Asked:  # noqa: A002 - the word for it
+def read_request(format: Format | None, path: str, body: Mapping[str, Any]) -> RequestSummary:  # noqa: A002 - the word for it
     """Return what a posted body asks for; an unreadable one has no model."""
-    named = _GEMINI.search(_spelled(path))
-    config = table(seen, "generationConfig") if named else seen
-    given, temperature = config.get("temperature"), None
-    if isinstance(given, int | float) and not isinstance(given, bool):
+    gemini_path = _GEMINI.search(_normalize_path(path))
+    config = table(body, "generationConfig") if gemini_path else body
+    raw_temperature, temperature = config.get("temperature"), None
+    if isinstance(raw_temperature, int | float) and not isinstance(raw_temperature, bool):
         with suppress(OverflowError):
-            temperature = float(given)
-    return Asked(
+            temperature = float(raw_temperature)
+    return RequestSummary(
         format=format,
-        model=named["model"] if named else text(seen, "model"),
+        model=gemini_path["model"] if gemini_path else text(body, "model"),
         temperature=temperature,
-        streams=named["streams"] is not None if named else bool(seen.get("stream")),
+        streams=gemini_path["streams"] is not None if gemini_path else bool(body.get("stream")),
     )
+
+
+# A million tokens are a few megabytes of text. So many parts of JSON are looked at within a second or two.
+_MOST_PARTS = 1_000_000
+_MARKS = (b",", b"[", b"{")
 
 
 def read_body(body: bytes) -> tuple[dict[str, Any], bytes] | None:
     """Return the object that a body is, and the body written anew, so that a provider reads what we read.
 
-    Of a key that is there twice, two could read two things. None if it is no object.
+    Of a key that is there twice, two could read two things. None if it is no object, or one of too many parts.
     """
+    if sum(map(body.count, _MARKS)) > _MOST_PARTS:
+        return None
     try:
         value = msgspec.json.decode(body)
         anew = msgspec.json.encode(value)
@@ -121,9 +126,9 @@ _DATA = frozenset(("data", "signature", "encrypted_content", "thoughtSignature",
 _TEXT_IN_DATA = 32
 
 
-def characters(seen: Any) -> int:
+def count_characters(record: Any) -> int:
     """Return how much text there is in a request or in a part of an answer, whatever its fields are called."""
-    total, places = 0, [("", seen)]
+    total, places = 0, [("", record)]
     while places:
         name, value = places.pop()
         if isinstance(value, str):
@@ -134,7 +139,7 @@ def characters(seen: Any) -> int:
         elif isinstance(value, dict):
             places += value.items()
         elif isinstance(value, list):
-            places += ((name, each) for each in value)
+            places += ((name, element) for element in value)
     return total
 
 
@@ -166,22 +171,22 @@ def _of_gemini(usage: Mapping[str, Any]) -> Tokens:
     """Thoughts are no part of its output, and what its own tools read is no part of its input."""
     thoughts = number(usage, "thoughtsTokenCount")
     # An answer of thoughts alone, or of nothing, has no candidates to count.
-    written = number(usage, "candidatesTokenCount") if "candidatesTokenCount" in usage else 0
+    answer_tokens = number(usage, "candidatesTokenCount") if "candidatesTokenCount" in usage else 0
     return {
         "input_tokens": plus(number(usage, "promptTokenCount"), number(usage, "toolUsePromptTokenCount")),
         "cached_tokens": number(usage, "cachedContentTokenCount"),
-        "output_tokens": plus(written, thoughts),
+        "output_tokens": plus(answer_tokens, thoughts),
         "reasoning_tokens": thoughts,
     }
 
 
 def _of_other(usage: Mapping[str, Any]) -> Tokens:
     """Whatever it is called; what has only a total, such as embeddings, writes nothing."""
-    found = {**_of_chat(usage), **{name: value for name, value in _of_responses(usage).items() if value is not None}}
-    read, total = found["input_tokens"], number(usage, "total_tokens")
-    if found["output_tokens"] is None and read is not None and total is not None:
-        found["output_tokens"] = max(0, total - read)
-    return found
+    tokens = {**_of_chat(usage), **{name: value for name, value in _of_responses(usage).items() if value is not None}}
+    input_tokens, total = tokens["input_tokens"], number(usage, "total_tokens")
+    if tokens["output_tokens"] is None and input_tokens is not None and total is not None:
+        tokens["output_tokens"] = max(0, total - input_tokens)
+    return tokens
 
 
 _FIGURES: dict[Format, Callable[[Mapping[str, Any]], Tokens]] = {
@@ -200,7 +205,7 @@ _DONE = b"[DONE]"
 _MODEL_KEYS = (("message", "model"), ("response", "model"), ("model",), ("modelVersion",))
 
 
-class Answer:
+class AnswerReader:
     """Reads an answer while it passes: its tokens, the model that gave it, and an error in the middle of a stream."""
 
     def __init__(self, format: Format | None, content_type: str) -> None:  # noqa: A002 - the word for it
@@ -224,7 +229,14 @@ class Answer:
         elif self._whole is not None:
             self._whole += piece
             if len(self._whole) > _MOST_BYTES:
+                self._pass_unread(len(self._whole))
                 self._whole = None
+        else:
+            self._pass_unread(len(piece))
+
+    def _pass_unread(self, size: int) -> None:
+        """Count what nobody here can read: all of it may be text, but what settings name may be a picture or sound."""
+        self.written += size // _TEXT_IN_DATA if self._format == "other" else size
 
     def finish(self) -> None:
         """Take what has no end, and a whole answer."""
@@ -232,11 +244,13 @@ class Answer:
             for frame in self._frames.finish():
                 self._take(frame)
         elif self._whole is not None:
-            whole, self._whole = bytes(self._whole), None
+            document, self._whole = bytes(self._whole), None
             # A stream of Gemini that is no stream of events is a list of answers.
-            for seen in rows(parse(b'{"all":' + whole + b"}"), "all") if whole[:1] == b"[" else (parse(whole),):
-                self.written += _written(table(seen))
-                self._note(table(seen))
+            for record in (
+                rows(parse(b'{"all":' + document + b"}"), "all") if document[:1] == b"[" else (parse(document),)
+            ):
+                self.written += _count_new_text(table(record))
+                self._note(table(record))
 
     @property
     def tokens(self) -> dict[str, int]:
@@ -244,33 +258,33 @@ class Answer:
         if self._format is None or not self._usage:
             return {}
         figures = _FIGURES[self._format](self._usage)
-        return {name: value for name, found in figures.items() if (value := token_count(found)) is not None}
+        return {name: value for name, figure in figures.items() if (value := token_count(figure)) is not None}
 
     def _take(self, frame: bytes) -> None:
         self.complete = self.complete or frame == _DONE or any(word in frame for word in _LAST)
-        seen = parse(frame)
-        self.written += _written(seen)
+        record = parse(frame)
+        self.written += _count_new_text(record)
         if any(word in frame for word in _TELLING):
-            self._note(seen)
+            self._note(record)
 
-    def _note(self, seen: Mapping[str, Any]) -> None:
+    def _note(self, record: Mapping[str, Any]) -> None:
         """Later figures replace earlier ones: every format tells totals, some of them in two parts."""
         for keys in _PLACES:
-            self._usage |= {name: value for name, value in table(seen, *keys).items() if value is not None}
-        self.model = next((found for keys in _MODEL_KEYS if (found := text(seen, *keys))), self.model)
-        failed = table(seen, "error") or table(seen, "response", "error")
-        if failed:
-            self.error = failed
+            self._usage |= {name: value for name, value in table(record, *keys).items() if value is not None}
+        self.model = next((model for keys in _MODEL_KEYS if (model := text(record, *keys))), self.model)
+        error = table(record, "error") or table(record, "response", "error")
+        if error:
+            self.error = error
 
 
 # The events of streams that repeat at their end what came before in pieces.
 _WHOLES = re.compile(r"response\.(created|in_progress|completed|incomplete|failed)$|.*\.(done|added)$|message_start$")
 
 
-def _written(seen: Mapping[str, Any]) -> int:
+def _count_new_text(record: Mapping[str, Any]) -> int:
     """Return how much text a part of an answer adds to it."""
-    kind = seen.get("type")
-    return 0 if isinstance(kind, str) and _repeats(kind) else characters(seen)
+    kind = record.get("type")
+    return 0 if isinstance(kind, str) and _repeats(kind) else count_characters(record)
 
 
 @lru_cache(maxsize=64)
@@ -283,7 +297,7 @@ class Frames:
     """Takes a stream of events apart; gives the data of each event."""
 
     def __init__(self) -> None:
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._data: list[bytes] = []
         self._size = 0
 
@@ -292,7 +306,7 @@ class Frames:
         for line in self._lines.take(piece):
             yield from self._line(line.rstrip(b"\r"))
         if self._lines.held > _MOST_BYTES:
-            self._lines = Lines()
+            self._lines = LineSplitter()
 
     def finish(self) -> Iterator[bytes]:
         """Yield an event that the end of the stream completes."""
@@ -305,28 +319,28 @@ class Frames:
             if self._size <= _MOST_BYTES:
                 self._data.append(line[5:].removeprefix(b" "))
         elif not line and self._data:
-            whole = b"\n".join(self._data)
+            data = b"\n".join(self._data)
             self._data.clear()
             self._size = 0
-            yield whole
+            yield data
 
 
 def error_kind(status: int | None, body: bytes | Mapping[str, Any]) -> tuple[TroubleKind, str]:
     """Return what an error of a provider is about, and its words; only the words tell some of them apart."""
-    seen = parse(body) if isinstance(body, bytes) else body
-    error = table(seen, "error") or dict(seen)
-    said = text(error, "message") or text(seen, "message") or (text(seen, "error") or "")
+    record = parse(body) if isinstance(body, bytes) else body
+    error = table(record, "error") or dict(record)
+    message = text(error, "message") or text(record, "message") or (text(record, "error") or "")
     code = text(error, "code") or text(error, "type") or ""
-    if code == _NO_ROOM_CODE or (status in (None, _BAD_REQUEST, 413) and _NO_ROOM.search(said)):
-        return "context", said
-    if code == "model_not_found" or (status == 404 and _NO_MODEL.match(said)):  # noqa: PLR2004
-        return "model-rejected", said
+    if code == _NO_ROOM_CODE or (status in (None, _BAD_REQUEST, 413) and _NO_ROOM.search(message)):
+        return "context", message
+    if code == "model_not_found" or (status == 404 and _NO_MODEL.match(message)):  # noqa: PLR2004
+        return "model-rejected", message
     if status == 404:  # noqa: PLR2004 - of an address, not of a model
-        return "other", said
+        return "other", message
     if any(text(detail, "reason") == _NO_KEY for detail in rows(error, "details")):
-        return "auth", said
-    if status == _BAD_REQUEST and _NO_MONEY.search(said):
-        return "auth", said
+        return "auth", message
+    if status == _BAD_REQUEST and _NO_MONEY.search(message):
+        return "auth", message
     kinds: dict[str, TroubleKind] = {
         "overloaded_error": "overloaded",
         "rate_limit_error": "rate-limit",
@@ -334,4 +348,7 @@ def error_kind(status: int | None, body: bytes | Mapping[str, Any]) -> tuple[Tro
         "api_error": "server",
         "server_error": "server",
     }
-    return kinds.get(code) or status_kind(status), said
+    kind = kinds.get(code)
+    # Whatever word a server has for it: with such a status it speaks of the request, which an agent is free to make.
+    is_about_request = status is not None and status < _SERVER_ERROR and kind != "rate-limit"
+    return (kind if kind and not is_about_request else status_kind(status)), message

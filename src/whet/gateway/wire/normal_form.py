@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from whet.ground.secrets import Masker
+from whet.secrets import Masker
 
 Tree: TypeAlias = Any
 
@@ -54,41 +54,43 @@ class Forms:
     """
 
     def __init__(self, places: Mapping[str, str], ignored: Iterable[str] = ()) -> None:
-        known = {name: text for name, text in places.items() if len(text) >= _SHORTEST}
-        self._places = known
-        forms = [(text, name) for name, text in known.items()]
+        long_places = {name: text for name, text in places.items() if len(text) >= _SHORTEST}
+        self._places = long_places
+        forms = [(text, name) for name, text in long_places.items()]
         # As some agents write the path of a folder in the name of another one.
-        forms += [(re.sub(r"[^A-Za-z0-9]", "-", text), name) for name, text in known.items() if text.startswith("/")]
+        forms += [
+            (re.sub(r"[^A-Za-z0-9]", "-", text), name) for name, text in long_places.items() if text.startswith("/")
+        ]
         self._by_text = dict(sorted(forms, key=lambda form: len(form[0]), reverse=True))
         self._any = re.compile("|".join(map(re.escape, self._by_text)) or r"(?!)")
         # Some agents call a folder of their own by the name of the workspace.
-        names = [text.rpartition("/")[2] for text in known.values() if text.startswith("/")]
+        names = [text.rpartition("/")[2] for text in long_places.values() if text.startswith("/")]
         self._named = re.compile(rf"(?<=/)(?:{'|'.join(map(re.escape, names)) or '(?!)'})(?![\w.-])")
         self._kernel = re.compile(re.escape(os.uname().release))
         self._ignored = [tuple(path.split(".")) for path in ignored]
 
     def normal(self, method: str, path: str, query: str, body: bytes) -> Tree:
         """Return the normal form of a request."""
-        kept = "&".join(part for part in query.split("&") if part and not part.startswith("key="))
+        visible_query = "&".join(part for part in query.split("&") if part and not part.startswith("key="))
         try:
-            asked = json.loads(body) if body else None
-            hold_depth(asked)
+            tree = json.loads(body) if body else None
+            require_depth(tree)
         except (ValueError, RecursionError):
-            asked = {"sha256": hashlib.sha256(body).hexdigest()}
-        for ignored in self._ignored:
-            _remove(asked, ignored)
-        return {"method": method, "path": path, "query": kept, "body": _changed(asked, self._text)}
+            tree = {"sha256": hashlib.sha256(body).hexdigest()}
+        for path_to_ignore in self._ignored:
+            _remove(tree, path_to_ignore)
+        return {"method": method, "path": path, "query": visible_query, "body": _map_texts(tree, self._text)}
 
     def exact(self, body: bytes) -> bytes:
         """Return what a model is asked, word by word: only the places of the attempt do not matter."""
         try:
-            asked = json.loads(body)
-            hold_depth(asked)
+            tree = json.loads(body)
+            require_depth(tree)
         except (ValueError, RecursionError):
             return body
-        for aside in _ASIDE:
-            _remove(asked, tuple(aside.split(".")))
-        return json.dumps(_changed(asked, self.stored)).encode()
+        for path in _ASIDE:
+            _remove(tree, tuple(path.split(".")))
+        return json.dumps(_map_texts(tree, self.stored)).encode()
 
     def _text(self, text: str) -> str:
         text = self._named.sub("<place>", self._kernel.sub("<kernel>", self.stored(text)))
@@ -96,25 +98,27 @@ class Forms:
 
     def stored(self, text: str) -> str:
         """Return *text* with marks instead of places."""
-        return self._any.sub(lambda found: _MARK % self._by_text[found[0]], text)
+        return self._any.sub(lambda match: _MARK % self._by_text[match[0]], text)
 
     def restored(self, text: str) -> str:
         """Return *text* with the places of this attempt instead of marks."""
-        return _MARKED.sub(lambda found: self._places.get(found[1], found[0]), text)
+        return _MARKED.sub(lambda match: self._places.get(match[1], match[0]), text)
 
     def stored_frames(self, frames: list[str], masker: Masker) -> list[str]:
         """Return the frames of a stream without secrets and with marks instead of places.
 
         Both may be spread over several frames, as a model says them word by word.
         """
-        parsed = [_data(frame) for frame in frames]
+        records = [_parse_frame(frame) for frame in frames]
         channels: dict[object, list[tuple[int, Any, Any]]] = {}
-        for number, seen in enumerate(parsed):
-            for channel, holder, key in _deltas(seen):
+        for number, record in enumerate(records):
+            for channel, holder, key in _deltas(record):
                 channels.setdefault(channel, []).append((number, holder, key))
-        changed = {number for deltas in channels.values() for number in self._joined(deltas, masker)}
-        written = [_framed(frame, parsed[n]) if n in changed else frame for n, frame in enumerate(frames)]
-        return [self.stored(masker.text(frame)) for frame in written]
+        changed_numbers = {number for deltas in channels.values() for number in self._joined(deltas, masker)}
+        new_frames = [
+            _replace_data(frame, records[n]) if n in changed_numbers else frame for n, frame in enumerate(frames)
+        ]
+        return [self.stored(masker.text(frame)) for frame in new_frames]
 
     def _joined(self, deltas: list[tuple[int, Any, Any]], masker: Masker) -> Iterator[int]:
         """Move what several deltas share into the first of them; yield the numbers of changed frames."""
@@ -122,12 +126,12 @@ class Forms:
         starts = [0]
         for text in texts:
             starts.append(starts[-1] + len(text))
-        whole = "".join(texts)
-        for begin, end in sorted(self._spans(whole, masker), reverse=True):
+        joined_text = "".join(texts)
+        for begin, end in sorted(self._spans(joined_text, masker), reverse=True):
             first, last = bisect_right(starts, begin, hi=len(texts)) - 1, bisect_left(starts, end) - 1
             if first == last:
                 continue
-            texts[first] = texts[first][: begin - starts[first]] + whole[begin:end]
+            texts[first] = texts[first][: begin - starts[first]] + joined_text[begin:end]
             for index in range(first + 1, last + 1):
                 texts[index] = texts[index][max(0, end - starts[index]) :]
             for index in range(first, last + 1):
@@ -137,78 +141,86 @@ class Forms:
 
     def _spans(self, text: str, masker: Masker) -> Iterator[tuple[int, int]]:
         """Yield where places and secrets are."""
-        yield from (found.span() for found in self._any.finditer(text))
+        yield from (match.span() for match in self._any.finditer(text))
         data = text.encode("utf-8", "surrogatepass")
         for begin, end in masker.found(data):
             yield tuple(len(data[:at].decode("utf-8", "surrogatepass")) for at in (begin, end))  # type: ignore[misc] # two
 
 
-def _changed(value: Tree, change: Callable[[str], str]) -> Tree:
+def _map_texts(value: Tree, change: Callable[[str], str]) -> Tree:
     match value:
         case str():
             return change(value)
         case dict():
-            return {str(key): _changed(value[key], change) for key in sorted(value)}
+            return {str(key): _map_texts(value[key], change) for key in sorted(value)}
         case list():
-            return [_changed(item, change) for item in value]
+            return [_map_texts(item, change) for item in value]
         case _:
             return value
 
 
-def hold_depth(value: Tree, most: int = _DEEPEST) -> None:
+def require_depth(value: Tree, most: int = _DEEPEST) -> None:
     """Raise `RecursionError` if *value* is too deep to be compared."""
     if not most:
         raise RecursionError
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        if isinstance(inner, dict | list):
-            hold_depth(inner, most - 1)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            if isinstance(inner, dict | list):
+                require_depth(inner, most - 1)
 
 
 def _remove(value: Tree, path: tuple[str, ...]) -> None:
     """Leave a field out; `*` means every field or item."""
     if not path:
         return
-    name, *rest = path
+    name, *remaining_path = path
     if isinstance(value, list):
         for item in value:
-            _remove(item, tuple(rest) if name == "*" else path)
+            _remove(item, tuple(remaining_path) if name == "*" else path)
     elif isinstance(value, dict):
-        for key in list(value) if name == "*" else [name] if name in value else []:
-            if rest:
-                _remove(value[key], tuple(rest))
+        keys = list(value) if name == "*" else [key for key in (name,) if key in value]
+        for key in keys:
+            if remaining_path:
+                _remove(value[key], tuple(remaining_path))
             else:
                 del value[key]
 
 
-def _data(frame: str) -> dict[str, Any]:
+def _parse_frame(frame: str) -> dict[str, Any]:
     lines = [line[5:] for line in frame.splitlines() if line.startswith("data:")]
     try:
-        found = json.loads("\n".join(lines)) if lines else None
+        record = json.loads("\n".join(lines)) if lines else None
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {}
+        record = None
+    return record if isinstance(record, dict) else {}
 
 
-def _framed(frame: str, seen: dict[str, Any]) -> str:
+def _replace_data(frame: str, record: dict[str, Any]) -> str:
     """Return *frame* with other data."""
-    kept = [line for line in frame.split("\n") if line and not line.startswith("data:")]
-    return "\n".join([*kept, f"data: {json.dumps(seen, ensure_ascii=False)}", "", ""])
+    other_lines = [line for line in frame.split("\n") if line and not line.startswith("data:")]
+    return "\n".join([*other_lines, f"data: {json.dumps(record, ensure_ascii=False)}", "", ""])
 
 
-def _deltas(seen: dict[str, Any]) -> Iterator[tuple[object, Any, Any]]:
+def _deltas(record: dict[str, Any]) -> Iterator[tuple[object, Any, Any]]:
     """Yield the texts of which a frame has a piece: what they are a piece of, and where they are."""
-    delta = seen.get("delta")
-    place = (seen.get("type"), seen.get("index"), seen.get("item_id"), seen.get("output_index"))
+    delta = record.get("delta")
+    place = (record.get("type"), record.get("index"), record.get("item_id"), record.get("output_index"))
     if isinstance(delta, str):
-        yield place, seen, "delta"
+        yield place, record, "delta"
     elif isinstance(delta, dict):
         yield from (((*place, key), delta, key) for key in ("text", "partial_json", "thinking") if _is_text(delta, key))
-    for index, choice in enumerate(seen.get("choices") or ()):
-        said = choice.get("delta") if isinstance(choice, dict) else None
-        if not isinstance(said, dict):
+    for index, choice in enumerate(record.get("choices") or ()):
+        delta_of_choice = choice.get("delta") if isinstance(choice, dict) else None
+        if not isinstance(delta_of_choice, dict):
             continue
-        yield from (((index, key), said, key) for key in ("content", "reasoning_content") if _is_text(said, key))
-        for call in said.get("tool_calls") or ():
+        yield from (
+            ((index, key), delta_of_choice, key)
+            for key in ("content", "reasoning_content")
+            if _is_text(delta_of_choice, key)
+        )
+        for call in delta_of_choice.get("tool_calls") or ():
             function = call.get("function") if isinstance(call, dict) else None
             if isinstance(function, dict) and _is_text(function, "arguments"):
                 yield (index, "call", call.get("index")), function, "arguments"
@@ -218,49 +230,52 @@ def _is_text(holder: dict[str, Any], key: str) -> bool:
     return isinstance(holder.get(key), str)
 
 
-def differences(asked: Tree, recorded: Tree) -> list[str]:
+def differences(request: Tree, recording: Tree) -> list[str]:
     """Return where two normal forms differ, the first few places, in words."""
-    found = [*_differences(asked, recorded, "")]
-    rest = len(found) - _MOST_SHOWN
-    return [*found[:_MOST_SHOWN], *([f"and {rest} more"] if rest > 0 else [])]
+    lines = [*_differences(request, recording, "")]
+    omitted_count = len(lines) - _MOST_SHOWN
+    return [*lines[:_MOST_SHOWN], *([f"and {omitted_count} more"] if omitted_count > 0 else [])]
 
 
-def closeness(asked: Tree, recorded: Tree) -> tuple[int, int]:
+def closeness(request: Tree, recording: Tree) -> tuple[int, int]:
     """Return how alike two normal forms are, for a comparison with others: the fewer differences, the more."""
-    same = asked["method"] == recorded["method"] and asked["path"] == recorded["path"]
-    return int(same), -sum(1 for _ in _differences(asked, recorded, ""))
+    is_same_endpoint = request["method"] == recording["method"] and request["path"] == recording["path"]
+    return int(is_same_endpoint), -sum(1 for _ in _differences(request, recording, ""))
 
 
-def _differences(asked: Tree, recorded: Tree, place: str) -> Iterator[str]:
-    if isinstance(asked, dict) and isinstance(recorded, dict):
-        for key in sorted({*asked, *recorded}):
+def _differences(request: Tree, recording: Tree, place: str) -> Iterator[str]:
+    if isinstance(request, dict) and isinstance(recording, dict):
+        for key in sorted({*request, *recording}):
             inner = f"{place}.{key}" if place else key
-            if key not in recorded:
-                yield f"{inner}: {_shown(asked[key])} was not there"
-            elif key not in asked:
-                yield f"{inner}: {_shown(recorded[key])} is no longer there"
+            if key not in recording:
+                yield f"{inner}: {_shorten(request[key])} was not there"
+            elif key not in request:
+                yield f"{inner}: {_shorten(recording[key])} is no longer there"
             else:
-                yield from _differences(asked[key], recorded[key], inner)
-    elif isinstance(asked, list) and isinstance(recorded, list):
-        for number, (one, other) in enumerate(zip(asked, recorded, strict=False)):
-            yield from _differences(one, other, f"{place}[{number}]")
-        if len(asked) != len(recorded):
-            yield f"{place}: {len(asked)} items instead of {len(recorded)}"
-    elif asked != recorded:
-        yield f"{place}: {_apart(asked, recorded)}"
+                yield from _differences(request[key], recording[key], inner)
+    elif isinstance(request, list) and isinstance(recording, list):
+        for number, (request_item, recorded_item) in enumerate(zip(request, recording, strict=False)):
+            yield from _differences(request_item, recorded_item, f"{place}[{number}]")
+        if len(request) != len(recording):
+            yield f"{place}: {len(request)} items instead of {len(recording)}"
+    elif request != recording:
+        yield f"{place}: {_describe_difference(request, recording)}"
 
 
-def _apart(asked: Tree, recorded: Tree) -> str:
+def _describe_difference(request: Tree, recording: Tree) -> str:
     """Show two values from where they differ."""
-    if not (isinstance(asked, str) and isinstance(recorded, str)):
-        return f"{_shown(asked)} instead of {_shown(recorded)}"
-    pairs = enumerate(zip(asked, recorded, strict=False))
-    begin = next((at for at, (one, other) in pairs if one != other), min(len(asked), len(recorded)))
+    if not (isinstance(request, str) and isinstance(recording, str)):
+        return f"{_shorten(request)} instead of {_shorten(recording)}"
+    pairs = enumerate(zip(request, recording, strict=False))
+    begin = next(
+        (at for at, (request_character, recorded_character) in pairs if request_character != recorded_character),
+        min(len(request), len(recording)),
+    )
     before = max(0, begin - _WIDEST // 8)
     dots = "..." if before else ""
-    return f"{_shown(dots + asked[before:])} instead of {_shown(dots + recorded[before:])}"
+    return f"{_shorten(dots + request[before:])} instead of {_shorten(dots + recording[before:])}"
 
 
-def _shown(value: Tree) -> str:
+def _shorten(value: Tree) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."

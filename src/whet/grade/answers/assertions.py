@@ -6,39 +6,26 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from whet.dataclass import dataclass
-from whet.grade import claim_files as files
-from whet.grade.claim_files import Outcome, failed, passed, shortened, undecided
-from whet.grade.evaluators import same
-from whet.ground.protecting import Before
-from whet.model.benchmark import Evaluator
-from whet.model.eval_cases import Assertion
+from msgspec.structs import replace
+
+from whet.grade.answers import calls
+from whet.grade.answers.compare import values_equal
+from whet.grade.answers.texts import AssertionSubject, NoText, text_of
+from whet.grade.claims import files
+from whet.grade.claims.files import Outcome, abbreviate, failed, passed, undecided
+from whet.model.callable import Evaluator
+from whet.model.eval_cases import ANY_SKILL, Assertion
 from whet.model.run import figure
 from whet.model.session import Session
 from whet.model.skills import SkillDetection, proof_of, was_loaded
-from whet.reading.claims import Contains, Exists, Matches, PathClaim
+from whet.reading.claims.forms import Contains, Exists, Matches, PathClaim
 from whet.reading.paths import Globs
 from whet.reading.patterns import compiled, pattern_of
 from whet.reading.text import shown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """A session, the workspace it left, and the names of the skill under test."""
-
-    session: Session
-    workspace: Path
-    skill_names: frozenset[str] = frozenset()
-
-    @property
-    def output(self) -> str:
-        """The agent's answer."""
-        return self.session.final_output
-
+from whet.workspace.protected import Before
 
 _FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 _OPENING = re.compile(r"[{\[]")
@@ -59,17 +46,17 @@ def whole_json(text: str) -> Any:
 
 def first_json(text: str) -> Any:
     """Parse the first fence that has a value, or else the first object or list in the text; raises `NoJson`."""
-    for fenced in _FENCE.findall(text):
+    for block in _FENCE.findall(text):
         try:
-            return whole_json(fenced)
+            return whole_json(block)
         except NoJson:
             continue
     decoder = json.JSONDecoder()
-    for number, found in enumerate(_OPENING.finditer(text)):
+    for number, opening in enumerate(_OPENING.finditer(text)):
         if number >= _MOST_TRIES:
             break
         try:
-            return decoder.raw_decode(text, found.start())[0]
+            return decoder.raw_decode(text, opening.start())[0]
         except (ValueError, RecursionError):
             continue
     raise NoJson("the answer holds no JSON")
@@ -100,9 +87,13 @@ _EXACTLY = Evaluator(kind="exact", case_sensitive=True)
 _NEGATIVE = {"not_contains": "contains", "tool_not_called": "tool_called"}
 
 
-def decide_assertion(assertion: Assertion, subject: Subject) -> Outcome:
+def decide_assertion(assertion: Assertion, subject: AssertionSubject) -> Outcome:
     """Return whether *assertion* holds; the reason begins with the assertion."""
-    outcome = _decide(assertion, subject)
+    try:
+        outcome = _decide(assertion, subject if assertion.turn is None else subject.in_turn(assertion.turn))
+    except NoText as error:
+        # Where there is nothing to look at, neither a text nor its absence can be seen.
+        return failed(f"{_title(assertion)}: {error}")
     negative = assertion.negate != (assertion.op in _NEGATIVE)
     if outcome.state == "undecided":
         return undecided(f"{_title(assertion)}: {outcome.reason}", outcome.evidence)
@@ -118,23 +109,28 @@ def _title(assertion: Assertion) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _decide(assertion: Assertion, subject: Subject) -> Outcome:  # noqa: PLR0911 - one for each op
+def _decide(assertion: Assertion, subject: AssertionSubject) -> Outcome:  # noqa: PLR0911 - one for each op
     """Decide the assertion without regard to negation."""
     op, value = _NEGATIVE.get(assertion.op, assertion.op), assertion.value
     match op:
         case "contains" | "equals" | "regex":
-            of_commands = assertion.target == "commands"
-            return _text(op, value, "\n".join(subject.session.commands()) if of_commands else subject.output)
+            text = text_of(assertion.target, subject)
+            return _text(op, value, text) if assertion.least is None else _count(assertion, text)
         case "json_path":
             return _json(assertion, subject.output)
-        case "tool_called":
-            calls = len(subject.session.tool_calls(value))
-            return _said(calls > 0, f"{value} was called {calls} times", f"{value} was not called")
+        case "tool_called" | "tool_used" | "tool_order" | "tool_matched" | "tools_in_order":
+            return calls.decide(assertion, subject.session)
+        case "file_created":
+            return _created(value, subject.created)
         case "at_most":
             return _at_most(assertion, subject.session)
         case "command_run":
-            ran = next((command for command in subject.session.commands() if value in command), None)
-            return _said(ran is not None, f"it ran {shortened(ran or '')}", f"no command contains '{shortened(value)}'")
+            matching_command = next((command for command in subject.session.commands() if value in command), None)
+            return _choose_outcome(
+                matching_command is not None,
+                f"it ran {abbreviate(matching_command or '')}",
+                f"no command contains '{abbreviate(value)}'",
+            )
         case "skill_triggered":
             return _skill(value, subject)
         case _:
@@ -142,44 +138,65 @@ def _decide(assertion: Assertion, subject: Subject) -> Outcome:  # noqa: PLR0911
             return decide(assertion, subject.workspace)
 
 
-def _said(holds: bool, yes: str, no: str) -> Outcome:
+def _choose_outcome(holds: bool, yes: str, no: str) -> Outcome:
     return passed(yes) if holds else failed(no)
 
 
 def _text(op: str, value: str, text: str) -> Outcome:
     if op == "equals":
-        return _said(text.strip() == value.strip(), "it is equal", f"it is '{shortened(text)}'")
+        return _choose_outcome(text.strip() == value.strip(), "it is equal", f"it is '{abbreviate(text)}'")
     if op == "contains":
-        return _said(value in text, "it is there", f"it is not in '{shortened(text)}'")
+        return _choose_outcome(value in text, "it is there", f"it is not in '{abbreviate(text)}'")
     # The engine backtracks, so this runs in a worker, which can be stopped.
-    found = compiled(pattern_of(value)).find(text)
-    return _said(found is not None, "it matches", f"it does not match '{shortened(text)}'")
+    hit = compiled(pattern_of(value)).find(text)
+    return _choose_outcome(hit is not None, "it matches", f"it does not match '{abbreviate(text)}'")
+
+
+def _count(assertion: Assertion, text: str) -> Outcome:
+    """Return whether the pattern matches as often as it should."""
+    count = len(list(compiled(pattern_of(assertion.value)).find_iter(text) or ()))
+    return _choose_outcome(calls.is_within(assertion, count), f"it matches {count} times", f"it matches {count} times")
+
+
+def _created(pattern: str, created: Iterable[str]) -> Outcome:
+    """Return whether the agent made a file whose path *pattern* matches from end to end."""
+    path = next((path for path in created if compiled(pattern_of(pattern)).find(path) is not None), None)
+    return _choose_outcome(path is not None, f"it made {path}", "it made no such file")
 
 
 def _json(assertion: Assertion, output: str) -> Outcome:
     assert assertion.target is not None
     try:
-        found: Any = at_pointer(any_json(output), assertion.target)
+        value: Any = at_pointer(any_json(output), assertion.target)
     except NoJson as error:
         return failed(str(error))
     except KeyError:
         return failed(f"there is nothing at {assertion.target or '(the whole)'}")
     if not assertion.has_value:
-        return passed(f"there is {shown(found, 200)}")
-    return _said(same(assertion.value, found, _EXACTLY), "it is the value", f"it is {shown(found, 200)}")
+        return passed(f"there is {shown(value, 200)}")
+    return _choose_outcome(
+        values_equal(assertion.value, value, _EXACTLY), "it is the value", f"it is {shown(value, 200)}"
+    )
 
 
-def _skill(name: str | None, subject: Subject) -> Outcome:
+def _skill(name: str | None, subject: AssertionSubject) -> Outcome:
+    if name == ANY_SKILL:
+        loaded = [detection for detection in subject.session.detected_skills if was_loaded(detection)]
+        return _choose_outcome(
+            bool(loaded), "; ".join(f"{skill.skill}: {proof_of(skill)}" for skill in loaded), "no skill was loaded"
+        )
     names = frozenset((name,)) if name else subject.skill_names
     if not names:
         return undecided("no skill is named, and there is none under test")
-    found = proof_of_loading(subject.session.detected_skills, names)
-    return _said(found is not None, f"it was loaded: {found}", f"{' or '.join(sorted(names))} was not loaded")
+    proof = proof_of_loading(subject.session.detected_skills, names)
+    return _choose_outcome(proof is not None, f"it was loaded: {proof}", f"{' or '.join(sorted(names))} was not loaded")
 
 
 def proof_of_loading(detections: Iterable[SkillDetection], names: frozenset[str]) -> str | None:
     """Return the evidence that a skill with one of *names* was loaded, if there is any."""
-    return next((proof_of(each) for each in detections if was_loaded(each) and each.skill in names), None)
+    return next(
+        (proof_of(detection) for detection in detections if was_loaded(detection) and detection.skill in names), None
+    )
 
 
 def _at_most(assertion: Assertion, session: Session) -> Outcome:
@@ -190,10 +207,10 @@ def _at_most(assertion: Assertion, session: Session) -> Outcome:
         "seconds": session.duration_s,
         "steps": session.steps,
     }
-    found = figures[name or ""]
-    if found is None:
+    amount = figures[name or ""]
+    if amount is None:
         return undecided(f"the agent does not say what its {name} are")
-    return _said(found <= assertion.value, f"it is {figure(found)}", f"it is {figure(found)}")
+    return _choose_outcome(amount <= assertion.value, f"it is {figure(amount)}", f"it is {figure(amount)}")
 
 
 def _one_file(assertion: Assertion, workspace: Path) -> Outcome:
@@ -201,18 +218,22 @@ def _one_file(assertion: Assertion, workspace: Path) -> Outcome:
 
 
 def _any_file(assertion: Assertion, workspace: Path) -> Outcome:
-    """Decide about the files that a pattern of paths matches, in any case; one of them is enough."""
-    pattern, seen = assertion.target or "", 0
+    """Decide about the files that a pattern of paths matches, ignoring case; one of them is enough."""
+    pattern, match_count, outcome = assertion.target or "", 0, None
     globs = Globs((pattern.casefold(),))
     for folder, _, names in os.walk(workspace):
         for name in sorted(names):
             path = Path(folder, name).relative_to(workspace).as_posix()
             if globs.holds(path.casefold()):
-                seen += 1
+                match_count += 1
                 outcome = _one_file(replace(assertion, target=path), workspace)
                 if outcome.state != "failed":
                     return outcome
-    return failed(f"none of {seen} files that match {pattern} does" if seen else f"no file matches {pattern}")
+    if outcome is not None and match_count == 1:
+        return outcome
+    return failed(
+        f"none of {match_count} files that match {pattern} does" if match_count else f"no file matches {pattern}"
+    )
 
 
 def _claim(assertion: Assertion) -> PathClaim:

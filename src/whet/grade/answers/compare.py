@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from whet.errors import GraderError
-from whet.model.benchmark import Evaluator, EvaluatorKind, Expected
+from whet.model.callable import Evaluator, EvaluatorKind, Expected
 from whet.model.grade import Grade
 from whet.reading.fields import is_number
 from whet.reading.schemas import SchemaTrouble, schema_problems
@@ -19,7 +19,7 @@ from whet.reading.text import shown
 WRAPPERS = ("result", "output", "answer")
 
 
-def unwrapped(output: Any) -> Any:
+def unwrap_answer(output: Any) -> Any:
     """Return the value of `result`, `output` or `answer` in an object, or else *output* itself."""
     names = [name for name in WRAPPERS if isinstance(output, dict) and name in output]
     return output[names[0]] if names else output
@@ -50,36 +50,42 @@ Plain = Callable[[Any, Expected, Evaluator], Grade]
 
 def exact(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
     """Accept the same JSON value, as a whole or unwrapped; with `compare` "text", the same text."""
-    wanted, given = expected.value, unwrapped(output)
+    expected_value, answer = expected.value, unwrap_answer(output)
     if evaluator.compare == "text":
-        texts = as_text(given).strip(), as_text(wanted).strip()
-        held = _folded(texts[0], evaluator) == _folded(texts[1], evaluator) or _same_number(texts[0], wanted)
+        texts = as_text(answer).strip(), as_text(expected_value).strip()
+        is_equal = _fold_case(texts[0], evaluator) == _fold_case(texts[1], evaluator) or _same_number(
+            texts[0], expected_value
+        )
     else:
-        held = same(wanted, output, evaluator) or same(wanted, given, evaluator)
-    if held:
+        is_equal = values_equal(expected_value, output, evaluator) or values_equal(expected_value, answer, evaluator)
+    if is_equal:
         return _grade("exact", 1.0, "as expected")
-    reason = f"expected {shown(wanted, 200)} ({_type(wanted)}), got {shown(given, 200)} ({_type(given)})"
-    if evaluator.compare == "json" and as_text(given).strip() == as_text(wanted).strip():
+    reason = (
+        f"expected {shown(expected_value, 200)} ({_type(expected_value)}), got {shown(answer, 200)} ({_type(answer)})"
+    )
+    if evaluator.compare == "json" and as_text(answer).strip() == as_text(expected_value).strip():
         reason += '; their texts are the same, which "compare": "text" would accept'
     return _grade("exact", 0.0, reason)
 
 
-def _same_number(text: str, wanted: Any) -> bool:
+def _same_number(text: str, expected_number: Any) -> bool:
     """Return whether *text* is the number that is wanted: "25.0" is 25."""
-    return is_number(wanted) and bool(_NUMBER.fullmatch(text)) and Decimal(text) == Decimal(repr(wanted))
+    return (
+        is_number(expected_number) and bool(_NUMBER.fullmatch(text)) and Decimal(text) == Decimal(repr(expected_number))
+    )
 
 
 def contains(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
     """Return the share of keywords that are in the answer."""
-    text = _folded(searchable(output), evaluator)
-    return _share("contains", expected.keywords, [_folded(word, evaluator) in text for word in expected.keywords])
+    text = _fold_case(searchable(output), evaluator)
+    return _share("contains", expected.keywords, [_fold_case(word, evaluator) in text for word in expected.keywords])
 
 
 def regex(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
     """Return the share of patterns that match; call it in a worker, because a search may never end."""
     text, flags = searchable(output), re.NOFLAG if evaluator.case_sensitive else re.IGNORECASE
-    found = [re.search(pattern, text, flags) is not None for pattern in expected.patterns]
-    return _share("regex", expected.patterns, found)
+    matches = [re.search(pattern, text, flags) is not None for pattern in expected.patterns]
+    return _share("regex", expected.patterns, matches)
 
 
 def json_schema(output: Any, expected: Expected, evaluator: Evaluator) -> Grade:
@@ -105,38 +111,42 @@ PLAIN: Mapping[EvaluatorKind, Plain] = {
 }
 
 
-def same(wanted: Any, given: Any, evaluator: Evaluator) -> bool:
+def values_equal(expected_value: Any, answer: Any, evaluator: Evaluator) -> bool:
     """Return whether two JSON values are equal: 1 and 1.0 are; 1 and true are not, nor are 1 and "1"."""
-    if _type(wanted) != _type(given):
+    if _type(expected_value) != _type(answer):
         return False
-    match wanted:
+    match expected_value:
         case bool() | None:
-            equal = wanted is given
+            equal = expected_value is answer
         case int() | float():
-            equal = wanted == given or abs(wanted - given) <= evaluator.tolerance
+            equal = expected_value == answer or abs(expected_value - answer) <= evaluator.tolerance
         case str():
-            equal = _folded(wanted, evaluator) == _folded(given, evaluator)
+            equal = _fold_case(expected_value, evaluator) == _fold_case(answer, evaluator)
         case dict():
-            equal = wanted.keys() == given.keys() and all(same(wanted[key], given[key], evaluator) for key in wanted)
+            equal = expected_value.keys() == answer.keys() and all(
+                values_equal(expected_value[key], answer[key], evaluator) for key in expected_value
+            )
         case _:
-            pairs = zip(wanted, given, strict=False)
-            equal = len(wanted) == len(given) and all(same(one, other, evaluator) for one, other in pairs)
+            pairs = zip(expected_value, answer, strict=False)
+            equal = len(expected_value) == len(answer) and all(
+                values_equal(expected_item, answer_item, evaluator) for expected_item, answer_item in pairs
+            )
     return equal
 
 
-def _share(kind: EvaluatorKind, wanted: tuple[str, ...], found: list[bool]) -> Grade:
-    missing = [word for word, there in zip(wanted, found, strict=True) if not there]
-    reason = f"{sum(found)} of {len(found)}"
+def _share(kind: EvaluatorKind, words: tuple[str, ...], matches: list[bool]) -> Grade:
+    missing = [word for word, is_present in zip(words, matches, strict=True) if not is_present]
+    reason = f"{sum(matches)} of {len(matches)}"
     if missing:
         reason += f"; missing: {', '.join(shown(word, 200) for word in missing)}"
-    return Grade(check=kind, value=sum(found) / len(found), passed=not missing, reason=reason)
+    return Grade(check=kind, value=sum(matches) / len(matches), passed=not missing, reason=reason)
 
 
 def _grade(kind: EvaluatorKind, value: float, reason: str) -> Grade:
     return Grade(check=kind, value=value, passed=value == 1.0, reason=reason)
 
 
-def _folded(text: str, evaluator: Evaluator) -> str:
+def _fold_case(text: str, evaluator: Evaluator) -> str:
     return text if evaluator.case_sensitive else text.casefold()
 
 

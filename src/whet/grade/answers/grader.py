@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
+from whet.checks.context import NotRecorded
 from whet.errors import GraderError
-from whet.grade.assertions import NoJson, Subject, any_json, at_pointer, decide_assertion, first_json, whole_json
-from whet.grade.claim_files import Outcome, failed, passed, undecided
-from whet.grade.context import NotRecorded
-from whet.grade.evaluator_graders import DecidingGrader
-from whet.grade.evaluators import same
-from whet.grade.evidence import EventLog, Evidence, RecordedEvidence
-from whet.model import wire
-from whet.model.benchmark import Evaluator
-from whet.model.eval_cases import FILE_OPS, BooleanAssertion, ExactMatch, JsonSchema
+from whet.grade.answers.assertions import (
+    NoJson,
+    any_json,
+    at_pointer,
+    decide_assertion,
+    first_json,
+    whole_json,
+)
+from whet.grade.answers.compare import values_equal
+from whet.grade.answers.evaluators import DecidingGrader
+from whet.grade.answers.texts import AssertionSubject, transcript_of
+from whet.grade.claims.files import Outcome, failed, passed, undecided
+from whet.grade.evidence import EventLog, Evidence
+from whet.model import codec
+from whet.model.callable import Evaluator
+from whet.model.eval_cases import FILE_OPS, FILE_PREFIX, BooleanAssertion, ExactMatch, JsonSchema
 from whet.model.grade import Grade
 from whet.model.session import Session, SessionSummary
 from whet.model.suite import Check, Suite
@@ -26,10 +35,10 @@ from whet.reading.schemas import SchemaTrouble, schema_problems
 from whet.reading.text import shown
 
 # A decision, and how well it went, from 0 to 1.
-Decided = tuple[Outcome, float]
+ScoredOutcome = tuple[Outcome, float]
 
 
-def decide(case: ExactMatch | JsonSchema | BooleanAssertion, subject: Subject) -> Decided:
+def decide(case: ExactMatch | JsonSchema | BooleanAssertion, subject: AssertionSubject) -> ScoredOutcome:
     """Return whether *case* holds of *subject*, and how much of it."""
     match case:
         case ExactMatch():
@@ -40,41 +49,41 @@ def decide(case: ExactMatch | JsonSchema | BooleanAssertion, subject: Subject) -
             return _boolean(case, subject)
 
 
-def _all_or_nothing(outcome: Outcome) -> Decided:
+def _all_or_nothing(outcome: Outcome) -> ScoredOutcome:
     return outcome, float(outcome.state == "passed")
 
 
 def _exact(case: ExactMatch, output: str) -> Outcome:
     try:
-        given = _meant(case, output)
+        answer = _extract_answer(case, output)
     except NoJson as error:
         return failed(str(error), shown(output, 200))
     except KeyError:
         return failed(f"there is nothing at {case.path}", shown(output, 200))
-    wanted = case.expected
+    expected_value = case.expected
     if case.trim:
-        wanted, given = _trimmed(wanted), _trimmed(given)
+        expected_value, answer = _trim(expected_value), _trim(answer)
     rule = Evaluator(kind="exact", case_sensitive=case.case_sensitive, tolerance=case.numeric_tolerance)
-    if same(wanted, given, rule):
-        return passed("as expected", shown(given, 200))
-    return failed(f"expected {shown(wanted, 200)}, got {shown(given, 200)}")
+    if values_equal(expected_value, answer, rule):
+        return passed("as expected", shown(answer, 200))
+    return failed(f"expected {shown(expected_value, 200)}, got {shown(answer, 200)}")
 
 
-def _meant(case: ExactMatch, output: str) -> Any:
+def _extract_answer(case: ExactMatch, output: str) -> Any:
     """Return the text, or its JSON value if JSON is expected."""
     if case.path is not None:
         return at_pointer(any_json(output), case.path)
     return output if isinstance(case.expected, str) else any_json(output)
 
 
-def _trimmed(value: Any) -> Any:
+def _trim(value: Any) -> Any:
     match value:
         case str():
             return value.strip()
         case list():
-            return [_trimmed(item) for item in value]
+            return [_trim(item) for item in value]
         case dict():
-            return {key: _trimmed(item) for key, item in value.items()}
+            return {key: _trim(item) for key, item in value.items()}
         case _:
             return value
 
@@ -90,32 +99,33 @@ def _schema(case: JsonSchema, output: str) -> Outcome:
     return failed("; ".join(problems), shown(value, 200)) if problems else passed("it matches the schema")
 
 
-def _boolean(case: BooleanAssertion, subject: Subject) -> Decided:
-    """All must hold, or any; the reason names those that do not."""
+def _boolean(case: BooleanAssertion, subject: AssertionSubject) -> ScoredOutcome:
+    """All assertions must hold, or any; the reason names those that do not hold."""
     outcomes = [decide_assertion(assertion, subject) for assertion in case.assertions]
     text = "\n".join(f"{_SIGNS[outcome.state]} {outcome.reason}" for outcome in outcomes)
     holding = sum(outcome.state == "passed" for outcome in outcomes)
-    broken = next((outcome for outcome in outcomes if outcome.state == "undecided"), None)
+    undecidable = next((outcome for outcome in outcomes if outcome.state == "undecided"), None)
     enough = holding == len(outcomes) if case.match == "all" else holding > 0
-    if broken is not None and not (case.match == "any" and enough):
-        return undecided(broken.reason, text), 0.0
+    if undecidable is not None and not (case.match == "any" and enough):
+        return undecided(undecidable.reason, text), 0.0
     value = holding / len(outcomes) if case.match == "all" else float(enough)
     if enough:
         return passed(f"{holding} of {len(outcomes)} hold", text), value
-    missed = "; ".join(outcome.reason for outcome in outcomes if outcome.state == "failed")
-    return failed(missed, text), value
+    reasons = "; ".join(outcome.reason for outcome in outcomes if outcome.state == "failed")
+    return failed(reasons, text), value
 
 
 _SIGNS = {"passed": "+", "failed": "-", "undecided": "?"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class _ScorerRequest(Struct, frozen=True, kw_only=True):
     case: str
     number: int
     session: SessionSummary
     events_path: str | None
     workspace: str
+    created: tuple[str, ...] = ()
+    transcript: str = ""
 
 
 class AnswerGrader(DecidingGrader):
@@ -127,29 +137,33 @@ class AnswerGrader(DecidingGrader):
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Decide *check*; raises `GraderError` if that is not possible."""
         _refuse_gaps(check, evidence)
-        began = time.monotonic()
-        request = _Request(
+        started_at = time.monotonic()
+        request = _ScorerRequest(
             case=evidence.case.id,
             number=evidence.case.checks.index(check),
             session=evidence.session,
             events_path=str(evidence.events_path) if evidence.events_path else None,
             workspace=str(evidence.workspace),
+            created=evidence.changes.created,
+            transcript=str(transcript_of(evidence)),
         )
-        given = await self.decided(request, timeout_s=evidence.timeout_s, what="the decision about the answer")
-        if given.undecided:
-            raise GraderError(given.reason)
-        return replace(given, duration_s=round(time.monotonic() - began, 6))
+        grade = await self.decide_in_worker(request, timeout_s=evidence.timeout_s, what="the decision about the answer")
+        if grade.undecided:
+            raise GraderError(grade.reason)
+        return replace(grade, duration_s=round(time.monotonic() - started_at, 6))
 
 
 def _decide(suite: Suite, request: bytes) -> Grade:
     """Decide one check of *suite*, inside a worker."""
-    asked = wire.decode_exact(request, _Request)
-    events = EventLog(Path(asked.events_path) if asked.events_path else None, len(asked.session.turns))
-    check = next(case for case in suite.cases if case.id == asked.case).checks[asked.number]
-    subject = Subject(
-        session=Session.of(asked.session, events),
-        workspace=Path(asked.workspace),
+    question = codec.decode_exact(request, _ScorerRequest)
+    events = EventLog(Path(question.events_path) if question.events_path else None, len(question.session.turns))
+    check = next(case for case in suite.cases if case.id == question.case).checks[question.number]
+    subject = AssertionSubject(
+        session=Session.of(question.session, events),
+        workspace=Path(question.workspace),
         skill_names=suite.skill.names if suite.skill else frozenset(),
+        created=question.created,
+        transcript=Path(question.transcript),
     )
     outcome, value = decide(check.params["case"], subject)
     return Grade(
@@ -166,8 +180,11 @@ def _decide(suite: Suite, request: bytes) -> Grade:
 def _refuse_gaps(check: Check, evidence: Evidence) -> None:
     """Raise `NotRecorded` if the check looks at a file that the record does not have."""
     case = check.params["case"]
-    if not isinstance(evidence, RecordedEvidence) or not isinstance(case, BooleanAssertion):
+    if evidence.gaps is None or not isinstance(case, BooleanAssertion):
         return
     for assertion in case.assertions:
-        if assertion.op in FILE_OPS and evidence.gaps.workspace and assertion.target not in evidence.gaps.paths:
-            raise NotRecorded(f"{assertion.target} was not recorded: {evidence.gaps.workspace}")
+        target = assertion.target or ""
+        path = target.removeprefix(FILE_PREFIX)
+        looks_at_file = assertion.op in FILE_OPS or path != target
+        if looks_at_file and evidence.gaps.workspace and path not in evidence.gaps.paths:
+            raise NotRecorded(f"{path} was not recorded: {evidence.gaps.workspace}")

@@ -1,6 +1,6 @@
 """Call the scoring function of a benchmark's author, as a program of its own, and print its result as JSON.
 
-It imports nothing of whet, so it starts quickly.
+The program imports nothing of whet, so it starts quickly.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def main() -> int:
     function = getattr(_load(request), request["function"])
     context = request["context"]
     arguments = (context["output"], context["expected"], context)
-    given = function(*arguments[: _taken(function)])
+    result = function(*arguments[: _count_arguments(function)])
     with os.fdopen(answer, "w", encoding="utf-8") as out:
-        json.dump(given, out, allow_nan=False)
+        json.dump(result, out, allow_nan=False)
     return 0
 
 
@@ -40,19 +40,19 @@ def _load(request: dict[str, Any]) -> ModuleType:
     spec = importlib.util.spec_from_file_location(Path(file).stem, file)
     assert spec is not None
     assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = loaded
-    spec.loader.exec_module(loaded)
-    return loaded
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
-def _taken(function: Callable[..., Any]) -> int:
+def _count_arguments(function: Callable[..., Any]) -> int:
     """Return how many of output, expectation and context the function takes."""
     parameters = inspect.signature(function).parameters.values()
-    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
+    if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
         return 3
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return min(3, sum(each.kind in positional for each in parameters))
+    return min(3, sum(parameter.kind in positional for parameter in parameters))
 
 
 if __name__ == "__main__":

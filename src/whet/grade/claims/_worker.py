@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from whet.dataclass import dataclass
+from whet.checks.context import Ran, Shell
 from whet.errors import WhetError, WorkspaceError
-from whet.grade import claim_files as files
-from whet.grade.claim_files import Outcome, failed, passed, shortened, undecided
-from whet.grade.context import Ran, Shell
-from whet.ground.protecting import Before, Protected, Surveyed, Wanted, keep_protected, put_back, take_before
-from whet.ground.tree import SHORTAGES
-from whet.ground.workers import Printed
-from whet.model import wire
+from whet.grade.claims import files
+from whet.grade.claims.files import Outcome, abbreviate, failed, passed, undecided
+from whet.model import codec
 from whet.model.suite import Suite
-from whet.reading.claims import Changed, Claim, CommandClaim, Fails, Matches, Passes, Prints, Quits, path_of
+from whet.reading.claims.forms import Changed, Claim, CommandClaim, Fails, Matches, Passes, Prints, Quits, path_of
 from whet.reading.paths import Globs
+from whet.sandbox.process.workers import PrintedOutput
+from whet.workspace.protected import (
+    Before,
+    ProtectedItem,
+    ProtectedPaths,
+    WorkspaceSurvey,
+    keep_protected,
+    put_back,
+    take_before,
+)
+from whet.workspace.walk import SHORTAGES
 
 _SHELL = ("/bin/sh", "-c")
 _NOT_RUN = {126: "the command cannot be executed", 127: "the command was not found"}
@@ -37,23 +44,23 @@ def decide(claim: CommandClaim, workspace: Path, shell: Shell, env: Mapping[str,
         ran = inside.run(workspace, (*_SHELL, claim.command), timeout_s)
     except (WhetError, OSError, ValueError) as error:
         return undecided(f"the command could not be run: {error}")
-    holds, reason = _decided(claim, ran, timeout_s)
-    evidence = _printed(ran)
+    holds, reason = _decide_by_exit(claim, ran, timeout_s)
+    evidence = _output_evidence(ran)
     return passed(reason, evidence) if holds else failed(f"{reason}{_last_lines(ran)}", evidence)
 
 
-def _decided(claim: CommandClaim, ran: Ran, timeout_s: float) -> tuple[bool, str]:
+def _decide_by_exit(claim: CommandClaim, ran: Ran, timeout_s: float) -> tuple[bool, str]:
     if ran.timed_out:
         return False, f"the command was still running after {timeout_s:g} s and was stopped"
     if ran.exit_code in _NOT_RUN and not isinstance(claim, Quits):
         # Even if it should fail: use `exits 127` to ask for this.
-        what = _NOT_RUN[ran.exit_code]
-        return False, f"{what} (exit code {ran.exit_code}): check its name in the suite"
-    ended = "was ended by a signal" if ran.exit_code is None else f"ended with exit code {ran.exit_code}"
+        problem = _NOT_RUN[ran.exit_code]
+        return False, f"{problem} (exit code {ran.exit_code}): check its name in the suite"
+    ending = "was ended by a signal" if ran.exit_code is None else f"ended with exit code {ran.exit_code}"
     if isinstance(claim, Prints):
-        printed = claim.text in ran.stdout or claim.text in ran.stderr
-        said = "printed it" if printed else f"did not print '{shortened(claim.text)}'; it {ended}"
-        return printed, f"the command {said}"
+        has_text = claim.text in ran.stdout or claim.text in ran.stderr
+        action = "printed it" if has_text else f"did not print '{abbreviate(claim.text)}'; it {ending}"
+        return has_text, f"the command {action}"
     match claim:
         case Passes():
             holds = ran.exit_code == 0
@@ -61,10 +68,10 @@ def _decided(claim: CommandClaim, ran: Ran, timeout_s: float) -> tuple[bool, str
             holds = ran.exit_code != 0
         case Quits(code=code):
             holds = ran.exit_code == code
-    return holds, f"the command {ended}"
+    return holds, f"the command {ending}"
 
 
-def _printed(ran: Ran) -> str | None:
+def _output_evidence(ran: Ran) -> str | None:
     """Return the end of what it printed: that is where tools say what is wrong."""
     parts = [f"{name}:\n{text.strip()}" for name, text in _streams(ran) if text.strip()]
     return "\n".join(parts) or None
@@ -82,8 +89,8 @@ def _streams(ran: Ran) -> tuple[tuple[str, str], tuple[str, str]]:
 
 def _end(text: str) -> str:
     """Return the last whole lines of *text*: half a line could be half a secret, which masking would miss."""
-    kept = text[-_OUTPUT_KEPT:]
-    return kept if kept == text or "\n" not in kept else kept.partition("\n")[2]
+    tail = text[-_OUTPUT_KEPT:]
+    return tail if tail == text or "\n" not in tail else tail.partition("\n")[2]
 
 
 class SurveyRequest(Struct, frozen=True, kw_only=True, tag="survey"):
@@ -105,7 +112,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True, tag="claim"):
     numbers: tuple[int, ...]
     workspace: str
     before: Mapping[str, Before]
-    protected: tuple[Protected, ...]
+    protected: tuple[ProtectedItem, ...]
     shell: Shell
     env: Mapping[str, str]
     timeout_s: float
@@ -114,8 +121,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True, tag="claim"):
 _REQUESTS: Any = SurveyRequest | ClaimRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimAnswer:
+class ClaimAnswer(Struct, frozen=True, kw_only=True):
     """The outcome of a claim, and what was put back before it was decided."""
 
     outcome: Outcome
@@ -123,11 +129,10 @@ class ClaimAnswer:
     duration_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyAnswer:
+class SurveyAnswer(Struct, frozen=True, kw_only=True):
     """What was found, or why nothing was."""
 
-    surveyed: Surveyed | None = None
+    surveyed: WorkspaceSurvey | None = None
     trouble: str = ""
 
 
@@ -137,48 +142,48 @@ class ClaimDecider:
     def __init__(self, suite: Suite) -> None:
         self._cases = {case.id: case for case in suite.cases}
 
-    def serve(self, request: bytes, printed: Printed) -> bytes:
+    def serve(self, request: bytes, output: PrintedOutput) -> bytes:
         """Answer one request."""
-        del printed
-        asked = wire.decode_exact(request, _REQUESTS)
-        claims = self._claims(asked.case)
-        if isinstance(asked, SurveyRequest):
-            return wire.encode_exact(self._survey(asked, claims))
-        return wire.encode_exact(tuple(self._decide(asked, claims[each]) for each in asked.numbers))
+        del output
+        message = codec.decode_exact(request, _REQUESTS)
+        claims = self._claims(message.case)
+        if isinstance(message, SurveyRequest):
+            return codec.encode_exact(self._survey(message, claims))
+        return codec.encode_exact(tuple(self._decide(message, claims[number]) for number in message.numbers))
 
-    def _survey(self, asked: SurveyRequest, claims: list[Claim]) -> SurveyAnswer:
-        workspace = Path(asked.workspace)
+    def _survey(self, request: SurveyRequest, claims: list[Claim]) -> SurveyAnswer:
+        workspace = Path(request.workspace)
         paths = [path for path in map(path_of, claims) if path is not None]
-        changed = [claim.path for claim in claims if isinstance(claim, Changed)]
+        changed_paths = [claim.path for claim in claims if isinstance(claim, Changed)]
         try:
-            before = take_before(workspace, dict.fromkeys(paths), digests=changed)
-            wanted = self._protected(asked.case)
-            protected = keep_protected(workspace, wanted, Path(asked.store)) if wanted else ()
+            before = take_before(workspace, dict.fromkeys(paths), digests=changed_paths)
+            selection = self._selection_of(request.case)
+            copies = keep_protected(workspace, selection, Path(request.store)) if selection else ()
         except OSError as error:
             return SurveyAnswer(trouble=str(error))
-        held = tuple(_held(claim, workspace, before, search=asked.search) for claim in claims)
-        return SurveyAnswer(surveyed=Surveyed(before=before, protected=protected, held=held))
+        states = tuple(_held_before(claim, workspace, before, search=request.search) for claim in claims)
+        return SurveyAnswer(surveyed=WorkspaceSurvey(before=before, protected=copies, held=states))
 
-    def _decide(self, asked: ClaimRequest, claim: Claim) -> ClaimAnswer:
-        began = time.monotonic()
-        workspace = Path(asked.workspace)
-        restored: tuple[str, ...] = ()
+    def _decide(self, request: ClaimRequest, claim: Claim) -> ClaimAnswer:
+        started_at = time.monotonic()
+        workspace = Path(request.workspace)
+        restored_paths: tuple[str, ...] = ()
         if isinstance(claim, CommandClaim):
             try:
-                wanted = self._protected(asked.case)
-                restored = put_back(workspace, wanted, asked.protected) if wanted else ()
+                selection = self._selection_of(request.case)
+                restored_paths = put_back(workspace, selection, request.protected) if selection else ()
             except (OSError, WorkspaceError) as error:
                 outcome = _not_put_back(error)
             else:
-                outcome = decide(claim, workspace, asked.shell, asked.env, asked.timeout_s)
+                outcome = decide(claim, workspace, request.shell, request.env, request.timeout_s)
         else:
-            outcome = files.decide(claim, workspace, asked.before[claim.path])
-        return ClaimAnswer(outcome=outcome, restored=restored, duration_s=round(time.monotonic() - began, 6))
+            outcome = files.decide(claim, workspace, request.before[claim.path])
+        return ClaimAnswer(outcome=outcome, restored=restored_paths, duration_s=round(time.monotonic() - started_at, 6))
 
-    def _protected(self, case: str) -> Wanted | None:
+    def _selection_of(self, case: str) -> ProtectedPaths | None:
         """Return which files are protected, if any are."""
         globs = Globs(self._cases[case].protect)
-        return Wanted(globs.holds, globs.guards, globs.leads_to) if globs else None
+        return ProtectedPaths(globs.holds, globs.guards, globs.leads_to) if globs else None
 
     def _claims(self, case: str) -> list[Claim]:
         return [check.params["claim"] for check in self._cases[case].checks if check.grader == "claim"]
@@ -186,12 +191,12 @@ class ClaimDecider:
 
 def _not_put_back(error: OSError | WorkspaceError) -> Outcome:
     """Return the outcome if protected files cannot be restored: a failure, unless the machine lacks something."""
-    why = f"protected files could not be put back: {shortened(str(error))}"
+    why = f"protected files could not be put back: {abbreviate(str(error))}"
     ours = isinstance(error, OSError) and error.errno in SHORTAGES
     return undecided(why) if ours else failed(why)
 
 
-def _held(claim: Claim, workspace: Path, before: Mapping[str, Before], *, search: bool) -> bool | None:
+def _held_before(claim: Claim, workspace: Path, before: Mapping[str, Before], *, search: bool) -> bool | None:
     """Return whether a claim held before the agent started, if that is known."""
     if isinstance(claim, CommandClaim) or (isinstance(claim, Matches) and not search):
         return None

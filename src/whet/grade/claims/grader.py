@@ -8,17 +8,17 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from whet.checks.context import NotRecorded
 from whet.errors import CheckerDied, CheckTimedOut, GraderError
-from whet.grade.claim_files import Outcome, undecided
-from whet.grade.claim_worker import ClaimAnswer, ClaimDecider, ClaimRequest, SurveyAnswer, SurveyRequest
-from whet.grade.context import NotRecorded
-from whet.grade.evidence import Evidence, RecordedEvidence
-from whet.grade.grader import WorkerGrader
-from whet.ground.protecting import Before, Surveyed, find
+from whet.grade.claims._worker import ClaimAnswer, ClaimDecider, ClaimRequest, SurveyAnswer, SurveyRequest
+from whet.grade.claims.files import Outcome, undecided
+from whet.grade.contract import WorkerGrader
+from whet.grade.evidence import Evidence
 from whet.model.grade import Changes, Grade, Location
 from whet.model.suite import Case, Check, Suite
-from whet.reading.claims import Absent, Claim, CommandClaim, Contains, Exists, Matches, path_of
+from whet.reading.claims.forms import Absent, Claim, CommandClaim, Contains, Exists, Matches, path_of
 from whet.reading.text import listed
+from whet.workspace.protected import Before, WorkspaceSurvey, find
 
 # How long a pattern may search, and what starting and ending a command may take in addition to its own time.
 PATTERN_TIMEOUT_S = 10.0
@@ -34,7 +34,7 @@ class ClaimGrader(WorkerGrader):
         super().__init__(suite, ClaimDecider(suite).serve)
         self._source = str(suite.source)
 
-    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> Surveyed:
+    async def survey(self, case: Case, workspace: Path, store: Path, *, timeout_s: float) -> WorkspaceSurvey:
         """Note what the claims of *case* need later, between setup and agent.
 
         Copies of protected files go to the folder *store*, which the agent cannot reach.
@@ -43,12 +43,12 @@ class ClaimGrader(WorkerGrader):
         request = SurveyRequest(
             case=case.id, workspace=str(workspace), store=str(store), search=_could_be_vacuous_by_a_pattern(claims)
         )
-        found = await self._surveyed(request, timeout_s)
-        if found.surveyed is None:
-            raise GraderError(f"the workspace cannot be looked at: {found.trouble}")
-        return found.surveyed
+        answer = await self._request_survey(request, timeout_s)
+        if answer.surveyed is None:
+            raise GraderError(f"the workspace cannot be looked at: {answer.trouble}")
+        return answer.surveyed
 
-    async def _surveyed(self, request: SurveyRequest, timeout_s: float) -> SurveyAnswer:
+    async def _request_survey(self, request: SurveyRequest, timeout_s: float) -> SurveyAnswer:
         limit_s = PATTERN_TIMEOUT_S if request.search else timeout_s
         try:
             return await self.ask(request, SurveyAnswer, timeout_s=limit_s, what="looking at the workspace")
@@ -56,7 +56,7 @@ class ClaimGrader(WorkerGrader):
             if not request.search:
                 raise
             # The same search is made after the agent has ended, and says then what is wrong with it.
-            return await self._surveyed(replace(request, search=False), timeout_s)
+            return await self._request_survey(replace(request, search=False), timeout_s)
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Decide one claim; an undecided one is a grade too, so that the others are decided as well."""
@@ -103,7 +103,7 @@ class ClaimGrader(WorkerGrader):
                 # Asked one by one, the claim that did it is the only one without a decision.
                 return [(await self._answers([check], evidence))[0] for check in checks]
             hung = isinstance(error, CheckTimedOut)
-            outcome = _hung(claims[0], limit_s) if hung else undecided("the process that decides it ended")
+            outcome = _timeout_outcome(claims[0], limit_s) if hung else undecided("the process that decides it ended")
             return [ClaimAnswer(outcome=outcome, duration_s=limit_s if hung else 0.0)]
 
 
@@ -115,25 +115,25 @@ def _could_be_vacuous_by_a_pattern(claims: Sequence[Claim]) -> bool:
 
 def _together(checks: Sequence[Check], evidence: Evidence) -> Iterator[list[Check]]:
     """Group the claims that one request can ask; a command is alone, and so is each claim about a record."""
-    recorded = isinstance(evidence, RecordedEvidence)
+    is_record = evidence.gaps is not None
 
-    def alone(numbered: tuple[int, Check]) -> int | None:
-        number, check = numbered
-        return number if recorded or isinstance(check.params["claim"], CommandClaim) else None
+    def alone(position: tuple[int, Check]) -> int | None:
+        number, check = position
+        return number if is_record or isinstance(check.params["claim"], CommandClaim) else None
 
     for _, group in groupby(enumerate(checks), key=alone):
         yield [check for _, check in group]
 
 
 def _request(checks: list[Check], claims: list[Claim], evidence: Evidence) -> ClaimRequest:
-    numbered = [each for each in evidence.case.checks if each.grader == checks[0].grader]
-    surveyed = evidence.surveyed
+    claim_checks = [candidate for candidate in evidence.case.checks if candidate.grader == checks[0].grader]
+    survey = evidence.surveyed
     return ClaimRequest(
         case=evidence.case.id,
-        numbers=tuple(numbered.index(check) for check in checks),
+        numbers=tuple(claim_checks.index(check) for check in checks),
         workspace=str(evidence.workspace),
         before={path: _before(path, evidence) for path in map(path_of, claims) if path is not None},
-        protected=surveyed.protected if surveyed and isinstance(claims[0], CommandClaim) else (),
+        protected=survey.protected if survey and isinstance(claims[0], CommandClaim) else (),
         shell=evidence.shell,
         env=evidence.case.env,
         timeout_s=evidence.command_timeout_s,
@@ -146,7 +146,7 @@ def _limit(claim: Claim, evidence: Evidence) -> float:
     return PATTERN_TIMEOUT_S if isinstance(claim, Matches) else evidence.timeout_s
 
 
-def _hung(claim: Claim, limit_s: float) -> Outcome:
+def _timeout_outcome(claim: Claim, limit_s: float) -> Outcome:
     if isinstance(claim, Matches):
         return undecided(f"the search for {claim.pattern} did not end within {limit_s:g} s: the pattern backtracks")
     return undecided(f"no decision within {limit_s:g} s")
@@ -156,16 +156,16 @@ def _reason(answer: ClaimAnswer) -> str:
     if not answer.restored:
         return answer.outcome.reason
     names = listed([path if path.isprintable() else repr(path) for path in answer.restored])
-    first, newline, rest = answer.outcome.reason.partition("\n")
-    return f"{first}; protected files were put back ({names}){newline}{rest}"
+    first, newline, details = answer.outcome.reason.partition("\n")
+    return f"{first}; protected files were put back ({names}){newline}{details}"
 
 
 def _refuse_gaps(claim: Claim, evidence: Evidence) -> None:
     """Raise `NotRecorded` if the claim looks at something that the record does not have."""
-    if not isinstance(evidence, RecordedEvidence):
+    gaps = evidence.gaps
+    if gaps is None:
         return
     path = path_of(claim)
-    gaps = evidence.gaps
     if gaps.workspace is not None and (path is None or path.rstrip("/") not in gaps.paths):
         raise NotRecorded(f"the claim looks at {path or 'the workspace'}, which was not recorded: {gaps.workspace}")
     if gaps.changes is not None and evidence.surveyed is None and path is not None:
@@ -178,7 +178,7 @@ def _before(path: str, evidence: Evidence) -> Before:
         return evidence.surveyed.before[path]
     path = path.rstrip("/")
     before = _before_changes(path, evidence.workspace, evidence.changes)
-    was_there = isinstance(evidence, RecordedEvidence) and path in evidence.folders
+    was_there = path in evidence.folders
     return Before(kind="folder", changed=True) if before.kind == "absent" and was_there else before
 
 
@@ -188,7 +188,7 @@ def _before_changes(path: str, workspace: Path, changes: Changes) -> Before:
         return Before(kind="folder", changed=bool(changes))
 
     def among(paths: tuple[str, ...]) -> bool:
-        return any(each == path or each.startswith(f"{path}/") for each in paths)
+        return any(changed_path == path or changed_path.startswith(f"{path}/") for changed_path in paths)
 
     if among(changes.deleted) or among(changes.modified):
         is_file = path in changes.deleted or path in changes.modified

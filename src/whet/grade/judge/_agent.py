@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
+
 from whet.errors import GraderError, NoVerdict
-from whet.grade.assertions import NoJson, any_json
-from whet.grade.evidence import Evidence, Reply
-from whet.grade.judge_questions import HIGHEST_RATING, Question, Vote, read_call
+from whet.grade.answers.assertions import NoJson, any_json
+from whet.grade.evidence import Evidence, JudgeAnswer
+from whet.grade.judge.questions import HIGHEST_RATING, Question, Vote, read_call
 from whet.model.session import Usage
 from whet.reading.fields import is_whole
 from whet.reading.text import shorten
@@ -60,27 +61,27 @@ async def ask_agent(questions: Sequence[Question], evidence: Evidence, votes: in
     """Return the votes on each question; raises `JudgeFailed` if the agent gives none, even when it is asked again."""
     if evidence.ask is None:
         raise GraderError("no agent can be asked here", hint="let [judge] name a model instead of a runner")
-    found: list[list[Vote]] = [[] for _ in questions]
+    ballots: list[list[Vote]] = [[] for _ in questions]
     for _ in range(votes):
         for number, vote in enumerate(await _session(questions, evidence)):
-            found[number].append(vote)
-    return found
+            ballots[number].append(vote)
+    return ballots
 
 
 async def _session(questions: Sequence[Question], evidence: Evidence) -> list[Vote]:
     assert evidence.ask is not None
     prompt = _prompt(questions)
-    spent = Usage()
-    reply: Reply = await evidence.ask(evidence, prompt)
-    spent += reply.usage
+    usage = Usage()
+    reply: JudgeAnswer = await evidence.ask(evidence, prompt)
+    usage += reply.usage
     try:
-        found = _verdicts(reply.text, len(questions))
+        session_votes = _verdicts(reply.text, len(questions))
     except NoVerdict as error:
         reply = await evidence.ask(evidence, prompt + _AGAIN.format(problem=error.message))
-        spent += reply.usage
-        found = _verdicts(reply.text, len(questions))
+        usage += reply.usage
+        session_votes = _verdicts(reply.text, len(questions))
     # The session is paid for once.
-    return [replace(vote, usage=spent) if number == 0 else vote for number, vote in enumerate(found)]
+    return [replace(vote, usage=usage) if number == 0 else vote for number, vote in enumerate(session_votes)]
 
 
 def _prompt(questions: Sequence[Question]) -> str:
@@ -89,11 +90,11 @@ def _prompt(questions: Sequence[Question]) -> str:
     for number, question in enumerate(questions, 1):
         about = f"\n   ({question.reference})" if question.reference else ""
         criteria.append(f"{number}. {question.criteria}{about}")
-    given = json.dumps(dict(first.given), ensure_ascii=False, indent=2)
+    task_input = json.dumps(dict(first.given), ensure_ascii=False, indent=2)
     parts = (
         f"{_INSTRUCTIONS}{json.dumps(_SCHEMA)}",
-        f"# What the program was given\n\n{given}",
-        f"# The answer of the program\n\n{first.fenced()}",
+        f"# What the program was given\n\n{task_input}",
+        f"# The answer of the program\n\n{first.fence_answer()}",
         "# Criteria\n\n" + "\n".join(criteria),
     )
     return "\n\n".join(parts)
@@ -102,19 +103,19 @@ def _prompt(questions: Sequence[Question]) -> str:
 def _verdicts(text: str, most: int) -> list[Vote]:
     """Return one vote for each criterion, in order; raises `NoVerdict`."""
     try:
-        given = any_json(text)
+        document = any_json(text)
     except NoJson as error:
         raise NoVerdict(f"the judge gave no verdict: {error}: {shorten(text, 200)}") from None
-    listed = given.get("verdicts") if isinstance(given, Mapping) else None
-    found: dict[int, Vote] = {}
-    for item in listed if isinstance(listed, list) else ():
+    entries = document.get("verdicts") if isinstance(document, Mapping) else None
+    votes_by_number: dict[int, Vote] = {}
+    for item in entries if isinstance(entries, list) else ():
         number = item.get("number") if isinstance(item, Mapping) else None
         if is_whole(number, 1, most):
             verdict = read_call(item)
             proof = re.sub(r"\s+", " ", str(item.get("evidence") or "")).strip()
-            said = f"{verdict.rationale} [{proof}]" if proof else verdict.rationale
-            found[number] = Vote(verdict=replace(verdict, rationale=said), usage=Usage())
-    missing = [str(number) for number in range(1, most + 1) if number not in found]
+            rationale = f"{verdict.rationale} [{proof}]" if proof else verdict.rationale
+            votes_by_number[number] = Vote(verdict=replace(verdict, rationale=rationale), usage=Usage())
+    missing = [str(number) for number in range(1, most + 1) if number not in votes_by_number]
     if missing:
         raise NoVerdict(f"the judge gave no verdict on {', '.join(missing)}: {shorten(text, 200)}")
-    return [found[number] for number in range(1, most + 1)]
+    return [votes_by_number[number] for number in range(1, most + 1)]

@@ -1,94 +1,20 @@
-"""Ask the model of a provider for a verdict: settings, requests, retries and replies."""
+"""Ask the model of a provider for a verdict: requests, retries and replies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import anyio
+import httpx2
 
 from whet.agents.prices import priced
-from whet.dataclass import dataclass
-from whet.errors import JudgeFailed, JudgeRefused, NoVerdict, UsageError
-from whet.grade.judge_questions import VERDICT, Form, Prompt, T, Vote
+from whet.errors import JudgeFailed, JudgeRefused, NoVerdict
+from whet.gateway.refusals import NobodyAnswers, ask_about_key
+from whet.grade.judge.questions import VERDICT, Form, ModelPrompt, T, Vote
+from whet.grade.judge_settings import JudgeSettings, Provider
 from whet.grade.paying import pay
 from whet.model.session import Usage, token_count
-
-if TYPE_CHECKING:
-    import httpx2
-
-
-Provider = Literal["openai", "anthropic"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeSettings:
-    """Any endpoint that speaks as OpenAI (chat completions) or Anthropic (messages) does; `url` ends before those."""
-
-    # The runner whose agent judges, instead of a model.
-    runner: str | None = None
-    provider: Provider = "openai"
-    url: str | None = None
-    model: str | None = None
-    key_variable: str | None = None
-    votes: int = 1
-    # How many verdicts of a hundred are wrong, as far as anybody has found out; only comparisons use it.
-    error: float | None = None
-    # None leaves it to the endpoint: some models take no temperature.
-    temperature: float | None = 0.0
-    timeout_s: float = 60.0
-    retries: int = 3
-    max_parallel: int = 4
-    cache_dir: Path | None = None
-
-    @property
-    def address(self) -> str:
-        """Where requests go."""
-        return f"{self.base}/{WIRES[self.provider].path}"
-
-    @property
-    def base(self) -> str:
-        """What the addresses of the endpoint begin with."""
-        return (self.url or WIRES[self.provider].url).rstrip("/")
-
-    @property
-    def model_name(self) -> str:
-        """The model, or the runner that judges instead; only one provider has a default."""
-        if self.runner is not None:
-            return self.runner
-        found = self.model or WIRES[self.provider].model
-        if found is None:
-            raise UsageError("the judge has no model", hint="name one in `model` of the judge's settings")
-        return found
-
-
-def judge_settings(given: Mapping[str, Any]) -> JudgeSettings:
-    """Return the table `[judge]` of the settings, which is checked already, with the defaults."""
-    values: dict[str, Any] = dict(given)
-    if "timeout_ms" in values:
-        values["timeout_s"] = values.pop("timeout_ms") / 1000
-    if values.get("temperature") == "default":
-        values["temperature"] = None
-    return JudgeSettings(**values)
-
-
-def find_key(settings: JudgeSettings, environ: Mapping[str, str], why: str = "a language model has to judge") -> str:
-    """Return the key; raises `UsageError` if there is none, with *why* it is needed."""
-    name = find_variable(settings, environ)
-    if name is None:
-        raise UsageError(f"{why}, and there is no key for it: set {' or '.join(_variables(settings))}")
-    return environ[name]
-
-
-def find_variable(settings: JudgeSettings, environ: Mapping[str, str]) -> str | None:
-    """Return the variable that the key is in, if there is one."""
-    return next((name for name in _variables(settings) if environ.get(name)), None)
-
-
-def _variables(settings: JudgeSettings) -> tuple[str, ...]:
-    return (settings.key_variable,) if settings.key_variable else WIRES[settings.provider].key_variables
-
 
 _MOST_TOKENS = 1024
 
@@ -96,17 +22,11 @@ _MOST_TOKENS = 1024
 class ChatCompletions:
     """The interface of OpenAI, which many others have too."""
 
-    url = "https://api.openai.com/v1"
-    path = "chat/completions"
-    model: str | None = "gpt-4o"
-    # Where a key is looked for, in this order, unless the settings name a variable.
-    key_variables = ("EVAL_SKILLS_LLM_KEY", "OPENAI_API_KEY")
-
     def headers(self, key: str) -> dict[str, str]:
         """Return the headers with the key."""
         return {"Authorization": f"Bearer {key}"}
 
-    def body(self, settings: JudgeSettings, prompt: Prompt, form: Form[T]) -> dict[str, Any]:
+    def body(self, settings: JudgeSettings, prompt: ModelPrompt, form: Form[T]) -> dict[str, Any]:
         """Return a request with two messages and one tool that must be called."""
         tool = {"name": form.tool, "description": form.about, "parameters": form.schema}
         return {
@@ -140,17 +60,12 @@ class ChatCompletions:
 class Messages:
     """The interface of Anthropic."""
 
-    url = "https://api.anthropic.com/v1"
-    path = "messages"
-    model: str | None = None
-    key_variables = ("EVAL_SKILLS_LLM_KEY", "ANTHROPIC_API_KEY")
-
     def headers(self, key: str) -> dict[str, str]:
         """Return the headers with the key, and the date of the interface."""
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
-    def body(self, settings: JudgeSettings, prompt: Prompt, form: Form[T]) -> dict[str, Any]:
-        """Return the same request in its own shape."""
+    def body(self, settings: JudgeSettings, prompt: ModelPrompt, form: Form[T]) -> dict[str, Any]:
+        """Return the request as Anthropic's interface takes it."""
         return {
             "model": settings.model_name,
             "max_tokens": _MOST_TOKENS,
@@ -162,15 +77,15 @@ class Messages:
         }
 
     def usage(self, answer: Mapping[str, Any]) -> Usage:
-        """Return the same; `input_tokens` of a reply does not include the cached ones."""
+        """Return the usage; `input_tokens` of a reply does not include cached tokens."""
         counts = answer.get("usage") or {}
-        cached = token_count(counts.get("cache_read_input_tokens")) or 0
-        given = token_count(counts.get("input_tokens"))
-        written = token_count(counts.get("cache_creation_input_tokens")) or 0
+        cache_reads = token_count(counts.get("cache_read_input_tokens")) or 0
+        fresh_input = token_count(counts.get("input_tokens"))
+        cache_writes = token_count(counts.get("cache_creation_input_tokens")) or 0
         return Usage(
-            input_tokens=None if given is None else given + cached + written,
+            input_tokens=None if fresh_input is None else fresh_input + cache_reads + cache_writes,
             output_tokens=token_count(counts.get("output_tokens")),
-            cached_tokens=cached,
+            cached_tokens=cache_reads,
         )
 
     def read(self, answer: Mapping[str, Any], form: Form[T]) -> T:
@@ -215,24 +130,22 @@ class JudgeClient:
         self._key = key
         self._client: httpx2.AsyncClient | None = None
 
-    async def ask(self, prompt: Prompt) -> Vote:
+    async def ask(self, prompt: ModelPrompt) -> Vote:
         """Return a verdict; raises `JudgeFailed` after as many tries as the settings allow."""
         verdict, usage = await self.fill(prompt, VERDICT)
         return Vote(verdict=verdict, usage=usage)
 
-    async def fill(self, prompt: Prompt, form: Form[T]) -> tuple[T, Usage]:
+    async def fill(self, prompt: ModelPrompt, form: Form[T]) -> tuple[T, Usage]:
         """Return what the model filled in, and what that used; raises as `ask` does."""
         body = self._wire.body(self._settings, prompt, form)
         attempt = 0
         while isinstance(answer := await self._post(body, attempt), float):
             await anyio.sleep(answer)
             attempt += 1
-        return self._filled(answer, form)
+        return self._read_answer(answer, form)
 
     async def _post(self, body: Mapping[str, Any], attempt: int) -> Mapping[str, Any] | float:
         """Return the answer, or how long to wait before the next try, in seconds."""
-        import httpx2  # noqa: PLC0415 - slow to import, and only a judge needs it
-
         client = self._client = self._client or httpx2.AsyncClient(timeout=self._settings.timeout_s)
         last = attempt >= self._settings.retries
         usual_s: float = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt)
@@ -251,25 +164,26 @@ class JudgeClient:
             place = f" in {self._variable}" if self._variable else ""
             message = f"the key of {self._who}{place} was refused ({response.status_code}) by {self._settings.base}"
             hint = f"correct {self._variable}" if self._variable else None
-            raise JudgeRefused(f"{message}: {_said(response)}", hint=hint)
+            raise JudgeRefused(f"{message}: {_provider_message(response)}", hint=hint)
         if response.status_code not in _RETRIED or last:
-            failed = NoVerdict if response.status_code in _REFUSED else JudgeFailed
-            raise failed(f"{self._who} at {self._settings.address}: HTTP {response.status_code}: {_said(response)}")
-        return _asked_wait(response.headers, usual_s)
+            error_class = NoVerdict if response.status_code in _REFUSED else JudgeFailed
+            raise error_class(
+                f"{self._who} at {self._settings.address}: HTTP {response.status_code}: {_provider_message(response)}"
+            )
+        return _retry_delay(response.headers, usual_s)
 
     async def _is_refused(self, status: int) -> bool:
         """Return whether it is the key that the endpoint refuses: what an agent wrote may bring about a 403."""
         if status != _FORBIDDEN:
             return status == _UNAUTHORIZED
-        from whet.agents.key_question import Nobody, ask_about_key  # noqa: PLC0415 - as above
 
         try:
-            said = await ask_about_key(f"{self._settings.base}/models", self._wire.headers(self._key))
-        except Nobody:
-            said = None
-        return said == "refused" or (said is None and not self._worked)
+            key_status = await ask_about_key(f"{self._settings.base}/models", self._wire.headers(self._key))
+        except NobodyAnswers:
+            key_status = None
+        return key_status == "refused" or (key_status is None and not self._worked)
 
-    def _filled(self, answer: Mapping[str, Any], form: Form[T]) -> tuple[T, Usage]:
+    def _read_answer(self, answer: Mapping[str, Any], form: Form[T]) -> tuple[T, Usage]:
         usage = self._usage(answer)
         # Before it is read: what cannot be read was paid for as well.
         pay(usage)
@@ -300,7 +214,7 @@ def _json(response: httpx2.Response, who: str) -> Mapping[str, Any]:
     return answer
 
 
-def _said(response: httpx2.Response) -> str:
+def _provider_message(response: httpx2.Response) -> str:
     """Return the message of the provider."""
     try:
         return str(response.json()["error"]["message"])[:_SHOWN]
@@ -308,7 +222,7 @@ def _said(response: httpx2.Response) -> str:
         return response.text[:_SHOWN]
 
 
-def _asked_wait(headers: Mapping[str, str], usual_s: float) -> float:
+def _retry_delay(headers: Mapping[str, str], usual_s: float) -> float:
     """Return how long the provider asks to wait, within reason."""
     try:
         return min(_LONGEST_WAIT_S, max(0.0, float(headers.get("retry-after", ""))))

@@ -6,10 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any, Generic, TypeVar
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import NoVerdict
 from whet.model.session import Usage
 from whet.reading.documents import load_json
@@ -49,8 +49,7 @@ SIGNS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """An answer to rate by criteria; `given` is what the program was given, `reference` an answer that is right."""
 
     name: str
@@ -64,7 +63,7 @@ class Question:
         """The signs of manipulation in the answer."""
         return flags_of(self.answer)
 
-    def prompt(self) -> Prompt:
+    def prompt(self) -> ModelPrompt:
         """Return what the model reads; the same question always gives the same prompt."""
         parts = [
             f"# Criteria\n\n{self.criteria}",
@@ -72,10 +71,10 @@ class Question:
         ]
         if self.reference is not None:
             parts.append(f"# A reference answer\n\n{self.reference}")
-        parts.append(f"# The answer to rate\n\n{self.fenced()}")
-        return Prompt(system=_SYSTEM, user="\n\n".join(parts))
+        parts.append(f"# The answer to rate\n\n{self.fence_answer()}")
+        return ModelPrompt(system=_SYSTEM, user="\n\n".join(parts))
 
-    def fenced(self) -> str:
+    def fence_answer(self) -> str:
         """Return the answer between two marker lines."""
         text = self.answer
         cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n[... {len(text) - _LONGEST} more characters]"
@@ -84,8 +83,7 @@ class Question:
         return f"----- BEGIN ANSWER {marker} -----\n{cut}\n----- END ANSWER {marker} -----"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class ModelPrompt(Struct, frozen=True, kw_only=True):
     """The two messages that the model reads."""
 
     system: str
@@ -97,8 +95,7 @@ def flags_of(text: str) -> tuple[str, ...]:
     return tuple(name for name, pattern in SIGNS.items() if re.search(pattern, text, re.IGNORECASE))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """A rating from 0 to 10, the reason, and whether the judge saw an attempt to influence it."""
 
     rating: float
@@ -106,8 +103,7 @@ class Verdict:
     manipulation: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vote:
+class Vote(Struct, frozen=True, kw_only=True):
     """One verdict, what it cost, and whether it comes from the cache."""
 
     verdict: Verdict
@@ -115,8 +111,7 @@ class Vote:
     cached: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form(Generic[T]):
+class Form(Struct, Generic[T], frozen=True, kw_only=True):
     """What a model fills in by calling a tool, and how its call, or else its text, is read."""
 
     tool: str
@@ -129,21 +124,21 @@ class Form(Generic[T]):
 def read_call(arguments: Any) -> Verdict:
     """Return the verdict in the arguments of a tool call, which are a text or an object; raises `NoVerdict`."""
     try:
-        given = load_json(arguments, repeats=True) if isinstance(arguments, str) else arguments
+        document = load_json(arguments, repeats=True) if isinstance(arguments, str) else arguments
     except ValueError as error:
         raise NoVerdict(f"the judge called its tool with no JSON: {shown(arguments, _SHOWN, quotes=False)}") from error
-    return _verdict(given, arguments)
+    return _verdict(document, arguments)
 
 
 def read_text(text: str) -> Verdict:
     """Return the verdict of a model that answers in words: JSON, perhaps in a fence, or a number alone."""
     inner = re.sub(r"\A\s*```\w*\n|\n```\s*\Z", "", text.strip())
     try:
-        given = load_json(inner, repeats=True)
+        document = load_json(inner, repeats=True)
     except ValueError:
-        given = None
-    if isinstance(given, Mapping):
-        return _verdict(given, text)
+        document = None
+    if isinstance(document, Mapping):
+        return _verdict(document, text)
     bare = _BARE.match(inner)
     if bare is None:
         raise NoVerdict(f"the judge gave no rating: {shorten(text, _SHOWN)}")
@@ -155,14 +150,14 @@ HIGHEST_RATING = 10
 _SHOWN = 300
 
 
-def _verdict(given: Any, reply: Any) -> Verdict:
-    rating = given.get("rating") if isinstance(given, Mapping) else None
+def _verdict(document: Any, reply: Any) -> Verdict:
+    rating = document.get("rating") if isinstance(document, Mapping) else None
     if not is_number(rating) or not 0 <= rating <= HIGHEST_RATING:
         raise NoVerdict(f"the judge gave no rating from 0 to {HIGHEST_RATING}: {shown(reply, _SHOWN, quotes=False)}")
     return Verdict(
         rating=float(rating),
-        rationale=str(given.get("rationale") or ""),
-        manipulation=given.get("manipulation") is True,
+        rationale=str(document.get("rationale") or ""),
+        manipulation=document.get("manipulation") is True,
     )
 
 

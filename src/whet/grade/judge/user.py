@@ -8,15 +8,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from whet.errors import NoVerdict, UsageError
+from whet.grade.contract import Grader
 from whet.grade.evidence import Evidence
-from whet.grade.grader import Grader
-from whet.grade.judge_client import JudgeSettings, find_key, judge_settings
-from whet.grade.judge_questions import SIGNS, Form, Prompt
+from whet.grade.judge.questions import SIGNS, Form, ModelPrompt
+from whet.grade.judge_settings import JudgeSettings, find_key, judge_settings, with_usual_model
 from whet.model.grade import Grade
 from whet.model.session import TurnSummary
 from whet.model.suite import Check, User
@@ -58,8 +59,7 @@ _SIGNS = {
 _SHOWN = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class UserMove(Struct, frozen=True, kw_only=True):
     """What the person does next; `text` is what it says."""
 
     action: Action
@@ -73,46 +73,48 @@ def flags_of(answer: str) -> tuple[str, ...]:
     return tuple(name for name, pattern in _SIGNS.items() if re.search(pattern, answer, re.IGNORECASE))
 
 
-def prompt_for(user: User, turns: Sequence[TurnSummary]) -> Prompt:
+def prompt_for(user: User, turns: Sequence[TurnSummary]) -> ModelPrompt:
     """Return what the model reads before its next reply; the same conversation always gives the same prompt."""
-    said = "\0".join(turn.final_output for turn in turns)
+    answers = "\0".join(turn.final_output for turn in turns)
     # An answer cannot contain the hash of itself, so it cannot close the fence from inside.
-    marker = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    marker = hashlib.sha256(answers.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     facts = "\n".join(f"- {fact}" for fact in user.facts) or "(none)"
     talk = "\n\n".join(
         f"The person said:\n{turn.prompt}\n\nThe program said:\n----- BEGIN ANSWER {marker} -----\n"
         f"{_cut(turn.final_output)}\n----- END ANSWER {marker} -----"
         for turn in turns
     )
-    return Prompt(system=_SYSTEM, user=f"# The goal\n\n{user.goal}\n\n# The facts\n\n{facts}\n\n# So far\n\n{talk}")
+    return ModelPrompt(
+        system=_SYSTEM, user=f"# The goal\n\n{user.goal}\n\n# The facts\n\n{facts}\n\n# So far\n\n{talk}"
+    )
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n[... {len(text) - _LONGEST} more characters]"
 
 
-def _read_call(arguments: Any) -> Reply:
+def _read_call(arguments: Any) -> UserMove:
     """Return the reply in the arguments of a tool call, which are a text or an object; raises `NoVerdict`."""
     try:
-        given = load_json(arguments, repeats=True) if isinstance(arguments, str) else arguments
+        document = load_json(arguments, repeats=True) if isinstance(arguments, str) else arguments
     except ValueError as error:
         raise NoVerdict(f"{WHO} called its tool with no JSON: {shown(arguments, _SHOWN, quotes=False)}") from error
-    action = given.get("action") if isinstance(given, Mapping) else None
-    text = str(given.get("text") or "").strip() if isinstance(given, Mapping) else ""
+    action = document.get("action") if isinstance(document, Mapping) else None
+    text = str(document.get("text") or "").strip() if isinstance(document, Mapping) else ""
     if action not in _ACTIONS or (action == "say" and not text):
         raise NoVerdict(f"{WHO} did not reply by its form: {shown(arguments, _SHOWN, quotes=False)}")
-    reason = str(given.get("reason") or "")
-    return Reply(action=action, text=text, reason=reason, manipulation=given.get("manipulation") is True)
+    reason = str(document.get("reason") or "")
+    return UserMove(action=action, text=text, reason=reason, manipulation=document.get("manipulation") is True)
 
 
-def _read_text(text: str) -> Reply:
+def _read_text(text: str) -> UserMove:
     """Return the reply of a model that answers with JSON in words, perhaps in a fence; raises `NoVerdict`."""
     inner = re.sub(r"\A\s*```\w*\n|\n```\s*\Z", "", text.strip())
     try:
-        given = load_json(inner, repeats=True)
+        document = load_json(inner, repeats=True)
     except ValueError:
         raise NoVerdict(f"{WHO} did not reply by its form: {shorten(text, _SHOWN)}") from None
-    return _read_call(given)
+    return _read_call(document)
 
 
 FORM = Form(
@@ -120,15 +122,14 @@ FORM = Form(
 )
 
 
-def user_settings(given: Mapping[str, Any], user: User, environ: Mapping[str, str]) -> tuple[JudgeSettings, str]:
+def user_settings(table: Mapping[str, Any], user: User, environ: Mapping[str, str]) -> tuple[JudgeSettings, str]:
     """Return how the model is asked, and its key; raises `UsageError` if either is missing."""
-    usual = judge_settings(given)
-    settings = replace(usual, model=user.model or usual.model)
-    try:
-        _ = settings.model_name
-    except UsageError:
-        raise UsageError(f"{WHO} has no name", hint="name one in `model` of the table [user]") from None
-    return settings, find_key(settings, environ, "a language model has to play the user")
+    usual = judge_settings(table)
+    settings = with_usual_model(replace(usual, model=user.model or usual.model), environ)
+    key = find_key(settings, environ, "a language model has to play the user")
+    if settings.model is None:
+        raise UsageError(f"{WHO} has no name", hint="name one in `model` of the table [user]")
+    return settings, key
 
 
 class UserGrader(Grader):
@@ -138,12 +139,14 @@ class UserGrader(Grader):
         """Return whether it was, and the reason that the model gave."""
         user = evidence.session.user
         outcome = user.outcome if user else None
-        said = f": {user.reason}" if user and user.reason else ""
-        held = outcome == "satisfied"
+        reason = f": {user.reason}" if user and user.reason else ""
+        is_satisfied = outcome == "satisfied"
         return Grade(
             check=check.label,
-            value=float(held),
-            passed=held,
-            reason=f"the user was satisfied{said}" if held else f"the user was not satisfied ({outcome}){said}",
+            value=float(is_satisfied),
+            passed=is_satisfied,
+            reason=f"the user was satisfied{reason}"
+            if is_satisfied
+            else f"the user was not satisfied ({outcome}){reason}",
             weight=check.weight,
         )

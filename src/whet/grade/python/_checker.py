@@ -11,30 +11,39 @@ import linecache
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from whet.checks.asserts.explain import text_of
+from whet.checks.asserts.imports import enter, home_of
+from whet.checks.asserts.rewrite import rewrite_helpers
+from whet.checks.collect import SoftThenCrashed, collecting
+from whet.checks.context import CheckContext, list_gaps
+from whet.checks.looked_at import collect_references
+from whet.checks.message import questions_of
 from whet.errors import AttemptError
-from whet.grade.check_messages import REQUESTS, CheckAnswer, CheckRequest, ClassifyRequest, Outcome
-from whet.grade.context import CheckContext, lacked_by
 from whet.grade.evidence import EventLog
-from whet.grade.expect.asserts import text_of
-from whet.grade.expect.group import questions_of
-from whet.grade.expect.homes import enter, home_of
-from whet.grade.expect.looked import looking
-from whet.grade.expect.scope import SoftThenCrashed, collecting
-from whet.grade.mistakes import complaint, finish, is_mistake, noticing, stumbled_over, traceback_of
-from whet.ground.workers import Printed
-from whet.model import wire
+from whet.grade.python._messages import REQUESTS, CheckAnswer, CheckRequest, ClassifyRequest, Outcome
+from whet.grade.python._mistakes import (
+    describe_values,
+    finish,
+    is_mistake,
+    notice_unawaited,
+    traceback_of,
+    unawaited_error,
+)
+from whet.model import codec
 from whet.model.grade import FailureClass, Location
 from whet.model.session import Session
 from whet.model.suite import Suite
 from whet.reading.text import bounded
+from whet.sandbox.process.workers import PrintedOutput
 
-_OURS = f"{Path(__file__).parents[1]}/"
+_OURS = f"{Path(__file__).parents[2]}/"
 # An async check is run to its end by these.
 _RUNNING = f"{Path(asyncio.__file__).parent}/"
 _MOST_FRAMES = 12
@@ -42,31 +51,38 @@ _MOST_FRAMES = 12
 
 def traceback_text(error: BaseException) -> str | None:
     """Return the traceback of *error* and of what led to it; none if all of it happened in whet."""
-    found = traceback.TracebackException(type(error), error, traceback_of(error), compact=True)
-    chain = list(_chain(found))
-    for each in chain:
-        each.stack[:] = _own_frames(each.stack)
-    return "".join(found.format()) if any(each.stack for each in chain) else None
+    report = traceback.TracebackException(type(error), error, traceback_of(error), compact=True)
+    chain = list(_chain(report))
+    for link in chain:
+        link.stack[:] = _own_frames(link.stack)
+    return "".join(report.format()) if any(link.stack for link in chain) else None
 
 
-def _chain(found: traceback.TracebackException) -> list[traceback.TracebackException]:
-    """Return *found*, and all that it came from or holds."""
-    waiting, seen = [found], []
+def _chain(report: traceback.TracebackException) -> list[traceback.TracebackException]:
+    """Return *report*, and all that it came from or holds."""
+    waiting, reports = [report], []
     while waiting:
         current = waiting.pop()
-        seen.append(current)
+        reports.append(current)
         inner = (current.__cause__, current.__context__, *(current.exceptions or ()))
-        waiting += [each for each in inner if each is not None]
-    return seen
+        waiting += [cause for cause in inner if cause is not None]
+    return reports
 
 
 def _own_frames(stack: traceback.StackSummary) -> list[traceback.FrameSummary]:
     """Return the frames from the author's first line on, also those of libraries, but none of whet."""
-    begun = dropwhile(lambda frame: frame.filename.startswith((_OURS, _RUNNING)), stack)
-    return [frame for frame in begun if not frame.filename.startswith(_OURS)][-_MOST_FRAMES:]
+    author_frames = dropwhile(lambda frame: frame.filename.startswith((_OURS, _RUNNING)), stack)
+    return [frame for frame in author_frames if not frame.filename.startswith(_OURS)][-_MOST_FRAMES:]
 
 
 _LONGEST_MESSAGE = 16_384
+
+
+def load_checker(suite: Suite) -> Checker:
+    """Make the checker of *suite*; helper modules that checks import from now on explain their asserts too."""
+    if suite.source.suffix == ".py":
+        rewrite_helpers(home_of(suite.source))
+    return Checker(suite)
 
 
 class Checker:
@@ -77,14 +93,16 @@ class Checker:
         self._cases = {case.id: case for case in suite.cases}
         self._folder = str(suite.source.parent)
         # What the agent wrote, perhaps among the author's files.
-        self._written: frozenset[str] = frozenset()
+        self._agent_paths: frozenset[str] = frozenset()
 
-    def serve(self, request: bytes, printed: Printed) -> bytes:
+    def serve(self, request: bytes, output: PrintedOutput) -> bytes:
         """Answer one request."""
-        began = time.monotonic()
-        asked = wire.decode_exact(request, REQUESTS)
-        answer = self._check(asked) if isinstance(asked, CheckRequest) else self._classify(asked)
-        return wire.encode_exact(replace(answer, printed=printed.text(), duration_s=round(time.monotonic() - began, 6)))
+        started_at = time.monotonic()
+        message = codec.decode_exact(request, REQUESTS)
+        answer = self._check(message) if isinstance(message, CheckRequest) else self._classify(message)
+        return codec.encode_exact(
+            replace(answer, printed=output.text(), duration_s=round(time.monotonic() - started_at, 6))
+        )
 
     def _check(self, request: CheckRequest) -> CheckAnswer:
         events = EventLog(Path(request.events_path) if request.events_path else None, len(request.session.turns))
@@ -93,59 +111,59 @@ class Checker:
         run = partial(request.shell.run, workspace)
         ctx = CheckContext(session, workspace, request.changes, run, request.gaps, request.arm)
         function: Callable[..., Any] = self._cases[request.case].checks[request.check].params["function"]
-        written = (*request.changes.created, *request.changes.modified)
-        self._written = frozenset(str(workspace / path) for path in written)
-        with looking() as looked:
+        paths = (*request.changes.created, *request.changes.modified)
+        self._agent_paths = frozenset(str(workspace / path) for path in paths)
+        with collect_references() as observation:
             answer = self._call(lambda: _call_check(function, session, ctx))
         # Even if the check caught the error and went on: it decided without the evidence.
-        lacked = lacked_by(ctx)
-        if lacked:
-            return CheckAnswer(outcome="not-recorded", message=lacked[0])
-        return replace(answer, events=looked.events(session))
+        missing = list_gaps(ctx)
+        if missing:
+            return CheckAnswer(outcome="not-recorded", message=missing[0])
+        return replace(answer, events=observation.events(session))
 
     def _classify(self, request: ClassifyRequest) -> CheckAnswer:
         classify = self._cases[request.case].classify
         assert classify is not None
-        given: list[FailureClass | None] = []
-        answer = self._call(lambda: given.append(_as_class(_value(classify(request.result)))))
-        return replace(answer, failure_class=given[0]) if given else answer
+        classes: list[FailureClass | None] = []
+        answer = self._call(lambda: classes.append(_as_class(_value(classify(request.result)))))
+        return replace(answer, failure_class=classes[0]) if classes else answer
 
     def _call(self, call: Callable[[], object]) -> CheckAnswer:
         try:
-            with noticing() as forgotten, collecting():
+            with notice_unawaited() as coroutines, collecting():
                 call()
         except AssertionError as error:
-            return self._failed("assertion", error, _assertion_text(error))
+            return self._answer_failure("assertion", error, _assertion_text(error))
         except SoftThenCrashed as error:
-            return self._crashed(error, error.crash, text_of(error))
+            return self._answer_crash(error, error.crash, text_of(error))
         except BaseException as error:  # noqa: BLE001 - see the top of this file; SystemExit is one of them
-            return self._crashed(error, error, f"{type(error).__name__}: {text_of(error)}".rstrip(": "))
-        trouble = complaint(forgotten)
-        return self._crashed(trouble, trouble, str(trouble)) if trouble else CheckAnswer(outcome="passed")
+            return self._answer_crash(error, error, f"{type(error).__name__}: {text_of(error)}".rstrip(": "))
+        trouble = unawaited_error(coroutines)
+        return self._answer_crash(trouble, trouble, str(trouble)) if trouble else CheckAnswer(outcome="passed")
 
-    def _crashed(self, error: BaseException, crash: BaseException, message: str) -> CheckAnswer:
+    def _answer_crash(self, error: BaseException, crash: BaseException, message: str) -> CheckAnswer:
         """Answer for an exception that is not an assertion: a mistake of the author's, or the values that led to it."""
         if issubclass(type(crash), AttemptError):
-            return self._failed("broken", error, message)
+            return self._answer_failure("broken", error, message)
         if is_mistake(crash, self._is_own):
-            return self._failed("mistake", error, message)
-        return self._failed("crash", error, message + stumbled_over(crash, self._is_own))
+            return self._answer_failure("mistake", error, message)
+        return self._answer_failure("crash", error, message + describe_values(crash, self._is_own))
 
     def _is_own(self, file: str) -> bool:
-        return file.startswith(f"{self._folder}/") and "site-packages" not in file and file not in self._written
+        return file.startswith(f"{self._folder}/") and "site-packages" not in file and file not in self._agent_paths
 
-    def _failed(self, outcome: Outcome, error: BaseException, message: str) -> CheckAnswer:
+    def _answer_failure(self, outcome: Outcome, error: BaseException, message: str) -> CheckAnswer:
         """Answer for *error*; if reading it raises, by its class and its place alone."""
         place = self._innermost(error)
         try:
             trace = traceback_text(error)
-            named, given = getattr(error, "location", None), getattr(error, "failure_class", None)
+            location, failure_class = getattr(error, "location", None), getattr(error, "failure_class", None)
             return CheckAnswer(
                 outcome=outcome,
                 message=bounded(message, _LONGEST_MESSAGE),
-                location=named if isinstance(named, Location) else place,
+                location=location if isinstance(location, Location) else place,
                 traceback=None if trace is None else bounded(trace, _LONGEST_MESSAGE),
-                failure_class=given if isinstance(given, FailureClass) else None,
+                failure_class=failure_class if isinstance(failure_class, FailureClass) else None,
                 questions=questions_of(error),
             )
         except BaseException:  # noqa: BLE001 - its attributes are an author's code too
@@ -156,20 +174,20 @@ class Checker:
     def _innermost(self, error: BaseException) -> Location | None:
         """Return the innermost line of the author's own files."""
         frames = traceback.extract_tb(traceback_of(error))
-        own = [frame for frame in frames if self._is_own(frame.filename)]
-        return Location(file=own[-1].filename, line=own[-1].lineno or 0) if own else None
+        author_frames = [frame for frame in frames if self._is_own(frame.filename)]
+        return Location(file=author_frames[-1].filename, line=author_frames[-1].lineno or 0) if author_frames else None
 
 
 def _call_check(function: Callable[..., Any], session: Session, ctx: CheckContext) -> None:
     """Call a check with as many arguments as it takes, and await an async one."""
-    given = _value(function(*_arguments(function, session, ctx)))
-    if isinstance(given, bool):
-        raise TypeError(f"the check returned {given}, which decides nothing: assert it, or use expect.ok(...)")
+    result = _value(function(*_arguments(function, session, ctx)))
+    if isinstance(result, bool):
+        raise TypeError(f"the check returned {result}, which decides nothing: assert it, or use expect.ok(...)")
 
 
-def _value(given: Any) -> Any:
+def _value(result: Any) -> Any:
     """Return the value of an author's function, which may be async."""
-    value = asyncio.run(finish(given)) if inspect.isawaitable(given) else given
+    value = asyncio.run(finish(result)) if inspect.isawaitable(result) else result
     if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
         kind = type(value).__name__.replace("_", " ")
         raise TypeError(f"it returned {'an' if kind[0] in 'aeiou' else 'a'} {kind}, which nothing would run")
@@ -202,9 +220,13 @@ def _as_class(value: Any) -> FailureClass | None:
 
 def _assertion_text(error: AssertionError) -> str:
     """Return the author's message, or else the assertion itself."""
-    said = text_of(error)
-    if said:
-        return said if type(error) is AssertionError or not said.startswith("(") else f"{type(error).__name__}: {said}"
+    message = text_of(error)
+    if message:
+        return (
+            message
+            if type(error) is AssertionError or not message.startswith("(")
+            else f"{type(error).__name__}: {message}"
+        )
     frames = traceback.extract_tb(traceback_of(error))
     if not frames:
         return "assertion failed"

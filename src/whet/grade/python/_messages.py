@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from whet.dataclass import dataclass
-from whet.grade.context import Gaps, Shell
-from whet.model.grade import Asked, Changes, FailureClass, Location
+from whet.checks.context import Gaps, Shell
+from whet.model.grade import Changes, ExplainQuestion, FailureClass, Location
 from whet.model.run import TrialResult
 from whet.model.session import SessionSummary
 
@@ -42,8 +41,7 @@ REQUESTS: Any = CheckRequest | ClassifyRequest
 Outcome = Literal["passed", "assertion", "crash", "mistake", "broken", "not-recorded"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckAnswer:
+class CheckAnswer(Struct, frozen=True, kw_only=True):
     """The result of a check, or of a classifying function."""
 
     outcome: Outcome
@@ -51,7 +49,7 @@ class CheckAnswer:
     location: Location | None = None
     traceback: str | None = None
     failure_class: FailureClass | None = None
-    questions: tuple[Asked, ...] = ()
+    questions: tuple[ExplainQuestion, ...] = ()
     printed: str = ""
     duration_s: float = 0.0
     # The places of the events that its expectations looked at.

@@ -17,20 +17,21 @@ from pathlib import Path
 from types import CoroutineType, FrameType, ModuleType, TracebackType
 from typing import Any
 
-from whet.dataclass import dataclass
-from whet.grade.context import CheckContext, Ran
-from whet.grade.expect.asserts import MISSING
-from whet.grade.expect.values import is_telling, value_text
+from msgspec import Struct
+
+from whet.checks.asserts.explain import MISSING
+from whet.checks.asserts.values import is_telling, value_text
+from whet.checks.context import CheckContext, Ran
+from whet.checks.expect import Expect
 from whet.model.grade import Changes, Location
 from whet.model.session import Session, Usage
 
-_WHET = Path(__file__).parents[1]
+_WHET = Path(__file__).parents[2]
 # How many callers of a coroutine are noted: enough to find the author's line behind ours.
 _CALLERS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Forgotten:
+class UnawaitedCoroutine(Struct, frozen=True):
     """A coroutine that was never awaited, and the line that made it."""
 
     name: str
@@ -47,53 +48,55 @@ class NeverAwaited(RuntimeError):
 
 
 @contextmanager
-def noticing() -> Iterator[list[Forgotten]]:
+def notice_unawaited() -> Iterator[list[UnawaitedCoroutine]]:
     """Collect the coroutines that are made inside and never awaited; the list is complete after the block.
 
     Python calls a function of `warnings` for each of them, so that no filter of the author hides one.
     """
-    found: list[Forgotten] = []
+    coroutines: list[UnawaitedCoroutine] = []
     module: Any = warnings
     before, depth = module._warn_unawaited_coroutine, sys.get_coroutine_origin_tracking_depth()  # noqa: SLF001
-    module._warn_unawaited_coroutine = lambda coroutine: found.append(_forgotten(coroutine))  # noqa: SLF001
+    module._warn_unawaited_coroutine = lambda coroutine: coroutines.append(_describe_coroutine(coroutine))  # noqa: SLF001
     sys.set_coroutine_origin_tracking_depth(_CALLERS)
     try:
-        yield found
-        found += _kept()
+        yield coroutines
+        coroutines += _close_leftovers()
     finally:
         sys.set_coroutine_origin_tracking_depth(depth)
         module._warn_unawaited_coroutine = before  # noqa: SLF001
 
 
-def complaint(found: list[Forgotten]) -> NeverAwaited | None:
-    """Return the error about *found*, if there is any."""
-    if not found:
+def unawaited_error(coroutines: list[UnawaitedCoroutine]) -> NeverAwaited | None:
+    """Return the error about *coroutines*, if there is any."""
+    if not coroutines:
         return None
     # `expect.classify` wraps what it is given: the author knows the inner name.
-    named = [each for each in found if not each.ours] or found
-    names = list(dict.fromkeys(each.name for each in named))
-    were, it = ("was", "it") if len(names) == 1 else ("were", "them")
-    located = next((each.location for each in found if each.location), None)
+    author_coroutines = [coroutine for coroutine in coroutines if not coroutine.ours] or coroutines
+    names = list(dict.fromkeys(coroutine.name for coroutine in author_coroutines))
+    verb, pronoun = ("was", "it") if len(names) == 1 else ("were", "them")
+    location = next((coroutine.location for coroutine in coroutines if coroutine.location), None)
     return NeverAwaited(
-        f"{', '.join(names)} {were} never awaited, so nothing in {it} ran: make the check async and await {it}", located
+        f"{', '.join(names)} {verb} never awaited, so nothing in {pronoun} ran: "
+        f"make the check async and await {pronoun}",
+        location,
     )
 
 
 async def finish(awaitable: Any) -> Any:
     """Await *awaitable*; raises if a task that it began failed unseen, or has not ended."""
-    lost: list[BaseException] = []
+    failures: list[BaseException] = []
 
     def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, BaseException):
-            lost.append(error)
+            failures.append(error)
 
     asyncio.get_running_loop().set_exception_handler(note)
     value = await awaitable
     # The handler hears of a failed task when the task is removed, and its traceback may hold it.
     gc.collect()
-    if lost:
-        raise lost[0]
+    if failures:
+        raise failures[0]
     running = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not task.cancelling()]
     if running:
         names = ", ".join(getattr(task.get_coro(), "__qualname__", task.get_name()) for task in running)
@@ -101,20 +104,20 @@ async def finish(awaitable: Any) -> Any:
     return value
 
 
-def _kept() -> list[Forgotten]:
+def _close_leftovers() -> list[UnawaitedCoroutine]:
     """Return the coroutines that something still holds, or that hold themselves."""
-    made = [each for each in gc.get_objects() if isinstance(each, CoroutineType)]
-    waiting = [each for each in made if inspect.getcoroutinestate(each) == inspect.CORO_CREATED]
-    found = [_forgotten(each) for each in waiting]
-    for each in waiting:
-        each.close()
-    return found
+    coroutines = [coroutine for coroutine in gc.get_objects() if isinstance(coroutine, CoroutineType)]
+    waiting = [coroutine for coroutine in coroutines if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED]
+    leftovers = [_describe_coroutine(coroutine) for coroutine in waiting]
+    for coroutine in waiting:
+        coroutine.close()
+    return leftovers
 
 
-def _forgotten(coroutine: CoroutineType[Any, Any, Any]) -> Forgotten:
+def _describe_coroutine(coroutine: CoroutineType[Any, Any, Any]) -> UnawaitedCoroutine:
     callers = [(file, line) for file, line, _ in coroutine.cr_origin or () if not _is_whets(file)]
     location = Location(file=callers[0][0], line=callers[0][1]) if callers else None
-    return Forgotten(coroutine.__qualname__, location, _is_whets(coroutine.cr_code.co_filename))
+    return UnawaitedCoroutine(coroutine.__qualname__, location, _is_whets(coroutine.cr_code.co_filename))
 
 
 def _is_whets(file: str) -> bool:
@@ -125,9 +128,7 @@ def _is_whets(file: str) -> bool:
 IsOwn = Callable[[str], bool]
 
 # What refuses arguments on purpose; a refusal of what was observed has a class of its own.
-_REFUSING = tuple(
-    str(_WHET / path) for path in ("grade/expect", "reading/shell_", "grade/checker.py", "grade/context.py")
-)
+_REFUSING = tuple(str(_WHET / path) for path in ("checks", "shell", "grade/python/_checker.py"))
 # As Python says that a function was called with other arguments than it takes.
 _WRONG_CALL = r"([\w.]+)\(\) (?:missing|got|takes) "
 _HANDED = (Session, CheckContext, Changes, Usage, Ran)
@@ -160,8 +161,8 @@ def _is_misuse(error: BaseException, is_own: IsOwn) -> bool:
     last = _innermost(error)
     if last.startswith(_REFUSING):
         return True
-    called = re.match(_WRONG_CALL, str(error)) if is_own(last) else None
-    return called is not None and called[1].split(".")[0] in _api()
+    call = re.match(_WRONG_CALL, str(error)) if is_own(last) else None
+    return call is not None and call[1].split(".")[0] in _api()
 
 
 def _is_own_import(error: BaseException, is_own: IsOwn) -> bool:
@@ -179,14 +180,11 @@ def _is_ours(value: object) -> bool:
     """Return whether it is the same thing in every trial, as `expect` is and an event is not."""
     if isinstance(value, ModuleType):
         return value.__name__.split(".")[0] == "whet"
-    return isinstance(value, _HANDED) or type(value).__module__.startswith("whet.grade.expect")
+    return isinstance(value, _HANDED) or type(value).__module__.startswith("whet.checks")
 
 
 def _api() -> frozenset[str]:
     """Return the names of the classes whose methods a check calls."""
-    # Only here: all groups of expectations, which a suite that asserts by itself does not load.
-    from whet.grade.expect.expect import Expect  # noqa: PLC0415
-
     groups = [type(value) for value in vars(Expect()).values()]
     kinds = (*_HANDED, *(kind for group in groups for kind in group.__mro__), *Expect.__mro__)
     return frozenset(kind.__name__ for kind in kinds if kind.__module__.split(".")[0] == "whet")
@@ -203,8 +201,8 @@ def _files(error: BaseException) -> list[str]:
 
 def traceback_of(error: BaseException) -> TracebackType | None:
     """Return where it was raised, without asking the author's class."""
-    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
-    return found
+    trace: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
+    return trace
 
 
 _JUDGES: dict[type[BaseException], Callable[[BaseException, IsOwn], bool]] = {
@@ -228,7 +226,7 @@ _LONGEST_VALUE = 500
 _LOOKS = frozenset(("final_output", "get_commands", "get_file_reads", "changes", "read"))
 
 
-def stumbled_over(error: BaseException, is_own: IsOwn) -> str:
+def describe_values(error: BaseException, is_own: IsOwn) -> str:
     """Return lines with the values in the innermost statement of the author that has any."""
     try:
         for place in reversed([*_places(traceback_of(error), is_own)]):
@@ -247,12 +245,12 @@ def _places(at: TracebackType | None, is_own: IsOwn) -> Iterator[TracebackType]:
 
 
 def _values(at: TracebackType) -> list[str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for node in _expressions(at):
         value = _value(node, at.tb_frame)
         if value is not MISSING and is_telling(value):
-            found.setdefault(ast.unparse(node), value_text(value, _LONGEST_VALUE))
-    return [f"{name} = {value}" for name, value in [*found.items()][:_MOST_VALUES]]
+            texts.setdefault(ast.unparse(node), value_text(value, _LONGEST_VALUE))
+    return [f"{name} = {value}" for name, value in [*texts.items()][:_MOST_VALUES]]
 
 
 def _expressions(at: TracebackType) -> Iterator[ast.expr]:
@@ -272,8 +270,8 @@ def _statement(at: TracebackType) -> ast.AST | None:
     file = at.tb_frame.f_code.co_filename
     lines = linecache.getlines(file)
     holding = [node for node in ast.walk(ast.parse("".join(lines))) if _holds(node, at)]
-    found = min(holding, key=_extent, default=None)
-    return found.body if isinstance(found, ast.Lambda) else found
+    smallest = min(holding, key=_extent, default=None)
+    return smallest.body if isinstance(smallest, ast.Lambda) else smallest
 
 
 def _holds(node: ast.AST, at: TracebackType) -> bool:
@@ -306,14 +304,14 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
         case ast.Name(id=name):
             return frame.f_locals.get(name, MISSING)
         case ast.Attribute(value=inner, attr=name):
-            held = _value(inner, frame)
-            return getattr(held, name, MISSING) if isinstance(held, Session | CheckContext) else MISSING
+            owner = _value(inner, frame)
+            return getattr(owner, name, MISSING) if isinstance(owner, Session | CheckContext) else MISSING
         case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args, keywords=[]) if name in _LOOKS:
-            held = _value(inner, frame)
-            if not isinstance(held, CheckContext) or not all(isinstance(each, ast.Constant) for each in args):
+            owner = _value(inner, frame)
+            if not isinstance(owner, CheckContext) or not all(isinstance(argument, ast.Constant) for argument in args):
                 return MISSING
             try:
-                return getattr(held, name)(*(ast.literal_eval(each) for each in args))
+                return getattr(owner, name)(*(ast.literal_eval(argument) for argument in args))
             except (OSError, TypeError, ValueError):
                 return MISSING
         case _:

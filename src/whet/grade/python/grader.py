@@ -14,19 +14,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from whet.checks.context import Gaps, NotRecorded
 from whet.errors import CheckCrashed, CheckMistaken, GraderError
-from whet.grade.check_messages import CheckAnswer, CheckRequest, ClassifyRequest
-from whet.grade.context import Gaps, NotRecorded
-from whet.grade.evidence import QUESTIONS_FILE, Evidence, RecordedEvidence
-from whet.grade.grader import WorkerGrader
-from whet.model import wire
+from whet.grade.contract import WorkerGrader
+from whet.grade.evidence import QUESTIONS_FILE, Evidence
+from whet.grade.python._messages import CheckAnswer, CheckRequest, ClassifyRequest
+from whet.model import codec
 from whet.model.grade import FailureClass, Grade
 from whet.model.run import TrialResult, turn_folder
 from whet.model.suite import Case, Check, Suite
 
 if TYPE_CHECKING:
-    from whet.grade.checker import Checker
-    from whet.ground.workers import Printed
+    from whet.grade.python._checker import Checker
+    from whet.sandbox.process.workers import PrintedOutput
 
 _LIMITS = (
     resource.RLIMIT_NOFILE,
@@ -41,15 +41,15 @@ _CONTAINERS = frozenset((list, dict, set, bytearray))
 def watch(folder: Path) -> Callable[[], bool]:
     """Look at the process now, and return a function that says whether it is still the same."""
     modules = _modules(folder)
-    before = _look(modules)
-    return lambda: _look(modules) == before
+    before = _snapshot(modules)
+    return lambda: _snapshot(modules) == before
 
 
 def _modules(folder: Path) -> list[ModuleType]:
     """Return the author's own modules, and those that they imported by name."""
-    own = [module for module in list(sys.modules.values()) if _lies_in(module, folder)]
-    reached = [value for module in own for value in vars(module).values() if isinstance(value, ModuleType)]
-    return list({id(module): module for module in (builtins, *own, *reached)}.values())
+    author_modules = [module for module in list(sys.modules.values()) if _lies_in(module, folder)]
+    imports = [value for module in author_modules for value in vars(module).values() if isinstance(value, ModuleType)]
+    return list({id(module): module for module in (builtins, *author_modules, *imports)}.values())
 
 
 def _lies_in(module: ModuleType, folder: Path) -> bool:
@@ -57,7 +57,7 @@ def _lies_in(module: ModuleType, folder: Path) -> bool:
     return isinstance(file, str) and file.startswith(f"{folder}/") and "site-packages" not in file
 
 
-def _look(modules: list[ModuleType]) -> tuple[Any, ...]:
+def _snapshot(modules: list[ModuleType]) -> tuple[Any, ...]:
     mask = os.umask(0)
     os.umask(mask)
     return (
@@ -90,13 +90,12 @@ def _shape(names: Mapping[str, Any]) -> tuple[list[str], list[int], list[int]]:
 _EVIDENCE_KEPT = 2000
 
 
-def _crashed(answer: CheckAnswer) -> GraderError:
+def _crash_error(answer: CheckAnswer) -> GraderError:
     """Return the error for a check that raised, with its place."""
-    kinds = {"crash": CheckCrashed, "mistake": CheckMistaken, "broken": GraderError}
-    error: Any = kinds[answer.outcome](answer.message)
-    error.location, error.traceback = answer.location, answer.traceback
-    error.failure_class = answer.failure_class
-    return error  # type: ignore[no-any-return]
+    kinds: dict[str, type[GraderError]] = {"crash": CheckCrashed, "mistake": CheckMistaken, "broken": GraderError}
+    return kinds[answer.outcome](
+        answer.message, location=answer.location, traceback=answer.traceback, failure_class=answer.failure_class
+    )
 
 
 class PythonGrader(WorkerGrader):
@@ -106,12 +105,12 @@ class PythonGrader(WorkerGrader):
         @cache
         def checker() -> Checker:
             # Only here: workers import it, while the agent works.
-            from whet.grade.checker import Checker  # noqa: PLC0415
+            from whet.grade.python._checker import load_checker
 
-            return Checker(suite)
+            return load_checker(suite)
 
-        def serve(request: bytes, printed: Printed) -> bytes:
-            return checker().serve(request, printed)
+        def serve(request: bytes, output: PrintedOutput) -> bytes:
+            return checker().serve(request, output)
 
         super().__init__(suite, serve, partial(watch, suite.source.parent), prepare=checker)
 
@@ -126,17 +125,17 @@ class PythonGrader(WorkerGrader):
             workspace=str(evidence.workspace),
             changes=evidence.changes,
             shell=evidence.shell,
-            gaps=evidence.gaps if isinstance(evidence, RecordedEvidence) else Gaps(),
+            gaps=evidence.gaps or Gaps(),
         )
         answer = await self.ask(request, CheckAnswer, timeout_s=evidence.timeout_s, what="the check")
         if answer.printed:
             evidence.keep(f"{turn_folder(check.turn)}check.log", answer.printed)
         if answer.questions:
-            evidence.keep(QUESTIONS_FILE, wire.encode_pretty({"questions": answer.questions}).decode())
+            evidence.keep(QUESTIONS_FILE, codec.encode_pretty({"questions": answer.questions}).decode())
         if answer.outcome == "not-recorded":
             raise NotRecorded(answer.message)
         if answer.outcome not in ("passed", "assertion"):
-            raise _crashed(answer)
+            raise _crash_error(answer)
         return Grade(
             check=check.label,
             value=float(answer.outcome == "passed"),

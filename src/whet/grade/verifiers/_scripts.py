@@ -10,19 +10,20 @@ import signal
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
+from whet.checks.context import Shell, plain_environment
 from whet.errors import AgentNotFound, AgentNotStarted
-from whet.grade.context import Shell, plain_environment
 from whet.grade.evidence import Evidence
-from whet.ground.ceilings import suspected
-from whet.ground.packages import ShownAt
-from whet.ground.sandbox import Command, Ended
-from whet.ground.tree import open_file
+from whet.packages.task_packages import ShownAt
 from whet.reading.fields import is_number
 from whet.reading.text import listed
+from whet.sandbox.contract import Command, Ended
+from whet.sandbox.limits import suspected
+from whet.workspace.walk import open_file
 
 _FOLDER = "verifier"
 _MOST_FILES = 200
@@ -33,13 +34,13 @@ _MOST_BYTES = 32 * 1024 * 1024
 def keep_logs(folder: Path, evidence: Evidence) -> list[str]:
     """Keep the files of *folder* with the other evidence, without secrets; return what was left out, as sentences."""
     left_out: list[str] = []
-    taken = total = 0
-    for path, found in _files(folder):
+    file_count = total = 0
+    for path, status in _files(folder):
         name = path.relative_to(folder).as_posix()
-        if found.st_size > _LARGEST_LOG or taken == _MOST_FILES or total + found.st_size > _MOST_BYTES:
+        if status.st_size > _LARGEST_LOG or file_count == _MOST_FILES or total + status.st_size > _MOST_BYTES:
             left_out.append(f"{name} was not kept: the logs are too many or too large")
             continue
-        taken, total = taken + 1, total + found.st_size
+        file_count, total = file_count + 1, total + status.st_size
         try:
             text = path.read_bytes().decode("utf-8", "replace")
         except OSError as error:
@@ -56,9 +57,9 @@ def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
         folders.sort()
         for name in sorted(names):
             path = Path(place) / name
-            found = path.lstat()
-            if stat.S_ISREG(found.st_mode):
-                yield path, found
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                yield path, status
 
 
 _JSON, _TEXT = "reward.json", "reward.txt"
@@ -73,8 +74,7 @@ class BadReward(ValueError):
     """A reward file that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reward:
+class Reward(Struct, frozen=True, kw_only=True):
     """A number as it was given, its file, and notes for a person."""
 
     value: float
@@ -112,17 +112,20 @@ def plain(number: float) -> str:
     return f"{number:g}" if float(f"{number:g}") == number else repr(number)
 
 
-def near_misses(folder: Path) -> tuple[str, ...]:
-    """Return the files in *folder* that look as if they were meant as rewards."""
-    return tuple(name for name in _NEAR if (folder / name).is_file())
+def near_miss_note(folder: Path) -> str:
+    """Return a note on the files in *folder* that look as if they were meant as rewards; none without such files."""
+    misses = [name for name in _NEAR if (folder / name).is_file()]
+    return f"; {', '.join(misses)} is not a reward file: name it reward.json or reward.txt" if misses else ""
 
 
 def _conflict(value: float, text: bytes) -> tuple[str, ...]:
     try:
-        other = _from_text(text)
+        text_value = _from_text(text)
     except BadReward as error:
         return (f"{error}; {_JSON} counts",)
-    return () if other == value else (f"{_TEXT} says {plain(other)} and {_JSON} {plain(value)}; {_JSON} counts",)
+    return (
+        () if text_value == value else (f"{_TEXT} says {plain(text_value)} and {_JSON} {plain(value)}; {_JSON} counts",)
+    )
 
 
 def _content(path: Path) -> bytes | None:
@@ -162,12 +165,12 @@ def _from_json(data: bytes) -> tuple[float, tuple[str, ...]]:
 
 def _numbers(data: bytes) -> dict[str, float]:
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise BadReward(f"{_JSON} is not JSON: {error}") from None
-    if not isinstance(found, dict) or not found:
+    if not isinstance(document, dict) or not document:
         raise BadReward(f"{_JSON} must be an object with a number for each reward")
-    return {name: _finite(value, f"{_JSON}: {name}") for name, value in found.items()}
+    return {name: _finite(value, f"{_JSON}: {name}") for name, value in document.items()}
 
 
 def _finite(value: object, where: str) -> float:
@@ -190,8 +193,7 @@ class NotRun(Exception):
     """A script could not be started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class VerifierScript(Struct, frozen=True, kw_only=True):
     """A script in a workspace, where it runs, and what else it may see."""
 
     path: Path
@@ -203,8 +205,7 @@ class Script:
     network: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class ScriptResult(Struct, frozen=True, kw_only=True):
     """How a script ended, and what it printed."""
 
     ended: Ended
@@ -218,14 +219,14 @@ class Output:
     @property
     def how(self) -> str:
         """How it ended, in words."""
-        reached = f"ran into its ceiling of {self.ended.reached} and " if self.ended.reached else ""
+        ceiling = f"ran into its ceiling of {self.ended.reached} and " if self.ended.reached else ""
         if self.ended.exit_code is not None:
-            killed = " (it was killed)" if self.killed else ""
-            return f"{reached}ended with exit code {self.ended.exit_code}{killed}"
-        return f"{reached}was ended by signal {self.ended.signal}"
+            note = " (it was killed)" if self.killed else ""
+            return f"{ceiling}ended with exit code {self.ended.exit_code}{note}"
+        return f"{ceiling}was ended by signal {self.ended.signal}"
 
 
-async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: float) -> Output:
+async def run_script(script: VerifierScript, shell: Shell, *, home: Path, timeout_s: float) -> ScriptResult:
     """Run *script* to its end; raises `NotRun` if it cannot be started."""
     env = {**plain_environment(home), "PYTHONSAFEPATH": "1", **script.env}
     if env["PYTHONSAFEPATH"]:
@@ -237,14 +238,14 @@ async def run_script(script: Script, shell: Shell, *, home: Path, timeout_s: flo
         network=script.network and inside.network,
         shown_at=script.shown_at,
     )
-    printed = _Printed()
+    tail = _ScriptOutput()
     command = Command(argv=argv_of(script.path), env=env, cwd=script.cwd)
     try:
-        ended = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=printed, stderr=printed)
+        exit_status = await sandbox.run(command, boundary, timeout_s=timeout_s, stdout=tail, stderr=tail)
     except (AgentNotFound, AgentNotStarted) as error:
         raise NotRun(error.message) from error
-    said = printed.text()
-    return Output(ended=suspected(ended, shell.ceilings, said.encode()[-_LAST_WORDS:]), text=said)
+    text = tail.text()
+    return ScriptResult(ended=suspected(exit_status, shell.ceilings, text.encode()[-_LAST_WORDS:]), text=text)
 
 
 def argv_of(script: Path) -> tuple[str, ...]:
@@ -266,7 +267,7 @@ def argv_of(script: Path) -> tuple[str, ...]:
     raise NotRun(f"{script.name} has no `#!` line, no known ending, and is not executable")
 
 
-class _Printed:
+class _ScriptOutput:
     """A sink that keeps the end of what it is given: that is where scripts say what is wrong."""
 
     def __init__(self) -> None:

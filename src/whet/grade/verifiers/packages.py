@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
-from whet.dataclass import dataclass
+from whet.checks.context import NotRecorded
 from whet.errors import PackageError, WorkspaceError
-from whet.grade.context import NotRecorded
-from whet.grade.evidence import Evidence, RecordedEvidence
-from whet.grade.grader import Grader
-from whet.grade.verifier import (
+from whet.grade.contract import Grader
+from whet.grade.evidence import Evidence
+from whet.grade.verifiers._scripts import (
     BadReward,
     NotRun,
-    Output,
     Reward,
-    Script,
+    ScriptResult,
+    VerifierScript,
     keep_logs,
-    near_misses,
+    near_miss_note,
     plain,
     read_reward,
     run_script,
 )
-from whet.ground.copying import remove_tree
-from whet.ground.packages import in_package, inside, package_workspace
 from whet.model.eval_cases import TaskPackage
 from whet.model.grade import FailureClass, Grade
 from whet.model.suite import NO_SKILL, SKILL, Check, PackageSpec
+from whet.packages.task_packages import in_package, inside, package_workspace
 from whet.reading.text import listed
+from whet.workspace.copy import remove_tree
 
 _TIMEOUT_S = 120.0
 _SHOWN = 2000
@@ -47,22 +47,23 @@ class TaskPackageGrader(Grader):
 
     async def grade(self, check: Check, evidence: Evidence) -> Grade:
         """Run the verifier; the grade is undecided if it does not decide."""
-        if isinstance(evidence, RecordedEvidence) and evidence.gaps.workspace is not None:
+        if evidence.gaps is not None and evidence.gaps.workspace is not None:
             raise NotRecorded(f"the verifier looks at the workspace, which was not recorded: {evidence.gaps.workspace}")
-        began = time.monotonic()
+        started_at = time.monotonic()
         folder = Path(tempfile.mkdtemp(prefix="whet-verify-", dir=evidence.shell.scratch))
         try:
-            decided = await _Verification(check, evidence, folder).decide()
+            grade = await _PackageVerification(check, evidence, folder).decide()
         except (WorkspaceError, OSError) as error:
-            decided = undecided("package", str(error))
+            grade = undecided("package", str(error))
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove_tree, folder)
-        return replace(decided, check=check.label, weight=check.weight, duration_s=round(time.monotonic() - began, 6))
+        return replace(
+            grade, check=check.label, weight=check.weight, duration_s=round(time.monotonic() - started_at, 6)
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class _Verification:
+class _PackageVerification(Struct, frozen=True):
     """One verification, with a fresh folder for homes and logs."""
 
     check: Check
@@ -71,31 +72,31 @@ class _Verification:
 
     @property
     def package(self) -> TaskPackage:
-        found = self.check.params["package"]
-        assert isinstance(found, TaskPackage)
-        return found
+        package = self.check.params["package"]
+        assert isinstance(package, TaskPackage)
+        return package
 
     @property
     def spec(self) -> PackageSpec:
-        found = package_workspace(self.package, self.evidence.workspace).package
-        assert found is not None
-        return found
+        spec = package_workspace(self.package, self.evidence.workspace).package
+        assert spec is not None
+        return spec
 
     async def decide(self) -> Grade:
         """Put back what was held out, then run the oracle, then the verifier."""
         notes = await self._appear()
-        if gone := self._working_dir_gone():
-            return noted(Grade(check="", value=0.0, passed=False, reason=gone), notes)
+        if loss := self._working_dir_gone():
+            return add_notes(Grade(check="", value=0.0, passed=False, reason=loss), notes)
         oracle = self.package.oracle_ref
         trouble = None if oracle is None else await self._consult_oracle(oracle)
-        return noted(trouble or await self._verify(self.package.verifier_ref), notes)
+        return add_notes(trouble or await self._verify(self.package.verifier_ref), notes)
 
     async def _appear(self) -> list[str]:
         if self.evidence.prepared is None:
             raise PackageError("what was held out of the package is not known")
         held_out = self.evidence.prepared.held_out
-        taken = await anyio.to_thread.run_sync(held_out.appear_in, self.evidence.workspace)
-        return [f"was in the folder of the verifier and was removed: {listed(taken)}"] if taken else []
+        removals = await anyio.to_thread.run_sync(held_out.appear_in, self.evidence.workspace)
+        return [f"was in the folder of the verifier and was removed: {listed(removals)}"] if removals else []
 
     def _working_dir_gone(self) -> str | None:
         """Return how the agent removed the folder that scripts run in, if it did."""
@@ -125,16 +126,16 @@ class _Verification:
         if isinstance(output, Grade):
             return output
         left_out = await anyio.to_thread.run_sync(keep_logs, logs, self.evidence)
-        return noted(_judged(ref, output, logs, limit_s), left_out)
+        return add_notes(_grade_output(ref, output, logs, limit_s), left_out)
 
-    async def _run(self, role: str, ref: str, logs: Path, limit_s: float) -> Output | Grade:
+    async def _run(self, role: str, ref: str, logs: Path, limit_s: float) -> ScriptResult | Grade:
         """Run a script and keep what it prints; the grade is undecided if it cannot be started."""
         workspace = self.evidence.workspace
         path = inside(workspace, ref)
         cwd, shown_at = in_package(self.spec, workspace)
         if not path.is_file():
             return undecided(role, f"the {role} {ref} could not be run: it does not exist")
-        script = Script(
+        script = VerifierScript(
             path=path,
             cwd=cwd,
             workspace=workspace,
@@ -156,13 +157,13 @@ class _Verification:
         assert self.evidence.prepared is not None
         scripts = {"/tests": self.package.verifier_ref, "/solution": self.package.oracle_ref or "solution/solve.sh"}
         folders = {path: str(PurePosixPath(ref).parent) for path, ref in scripts.items()}
-        held = [
+        places = [
             (Path(path), inside(self.evidence.workspace, folder))
             for path, folder in folders.items()
             # Only these: what an agent put elsewhere may lead anywhere.
             if folder in self.evidence.prepared.held_out.paths
         ]
-        return ((Path("/logs/verifier"), logs), *held)
+        return ((Path("/logs/verifier"), logs), *places)
 
     def _facts(self, cwd: Path, logs: Path) -> dict[str, str]:
         skill = str(self.evidence.workspace / self.package.skill_bundle_ref)
@@ -185,12 +186,12 @@ class _Verification:
         return given_ms / 1000 if given_ms else float(self.check.params.get("timeout_s") or _TIMEOUT_S)
 
     def _fresh(self, name: str) -> Path:
-        made = self.folder / name
-        made.mkdir()
-        return made
+        folder = self.folder / name
+        folder.mkdir()
+        return folder
 
 
-def _judged(ref: str, output: Output, logs: Path, limit_s: float) -> Grade:
+def _grade_output(ref: str, output: ScriptResult, logs: Path, limit_s: float) -> Grade:
     """Grade by the reward, or else by the exit code; a verifier that was stopped decides nothing."""
     if output.ended.timed_out:
         reason = f"the verifier {ref} was still running after {limit_s:g} s and was stopped"
@@ -200,22 +201,20 @@ def _judged(ref: str, output: Output, logs: Path, limit_s: float) -> Grade:
     except BadReward as error:
         return undecided("reward", f"the verifier {ref} left a reward that cannot be read: {error}", output.text)
     if reward is not None:
-        return rewarded(reward, output)
+        return grade_reward(reward, output)
     if output.killed:
         return undecided("verifier", f"the verifier {ref} {output.how}", output.text)
-    passed = output.ended.exit_code == 0
-    misses = near_misses(logs)
-    aside = f"; {', '.join(misses)} is not a reward file: name it reward.json or reward.txt" if misses else ""
+    has_passed = output.ended.exit_code == 0
     return Grade(
         check="",
-        value=float(passed),
-        passed=passed,
-        reason=f"the verifier {output.how}{aside}",
+        value=float(has_passed),
+        passed=has_passed,
+        reason=f"the verifier {output.how}{near_miss_note(logs)}",
         evidence=_end(output.text),
     )
 
 
-def rewarded(reward: Reward, output: Output) -> Grade:
+def grade_reward(reward: Reward, output: ScriptResult) -> Grade:
     """Return the grade that a reward means."""
     notes = list(reward.notes)
     if reward.score != reward.value:
@@ -226,20 +225,20 @@ def rewarded(reward: Reward, output: Output) -> Grade:
     return Grade(check="", value=reward.score, passed=reward.score >= 1, reason=reason, evidence=_end(output.text))
 
 
-def undecided(class_id: str, reason: str, printed: str = "") -> Grade:
+def undecided(class_id: str, reason: str, output: str = "") -> Grade:
     """Return a grade that decides nothing, and the reason."""
     return Grade(
         check="",
         value=0.0,
         passed=False,
         reason=reason,
-        evidence=_end(printed),
+        evidence=_end(output),
         failure_class=FailureClass(id=class_id, label=class_id.replace("-", " ").capitalize()),
         undecided=True,
     )
 
 
-def noted(grade: Grade, notes: list[str]) -> Grade:
+def add_notes(grade: Grade, notes: list[str]) -> Grade:
     """Return *grade* with *notes* above its evidence."""
     return replace(grade, evidence="\n".join((*notes, *([grade.evidence] if grade.evidence else []))) or None)
 

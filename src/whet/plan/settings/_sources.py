@@ -8,20 +8,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from whet.dataclass import dataclass
-from whet.ground.secrets import looks_secret
+from msgspec import Struct
+
 from whet.model.run import OfHost
-from whet.plan.settings_table import GIVEN, SETTINGS, Key, Setting, Table, Value
+from whet.plan.settings.table import GIVEN, SETTINGS, Key, Setting, Table, Value
 from whet.reading.fields import Fields, Findings, variable_problem
-from whet.reading.settings_files import TOML, SettingsFile, dotted
+from whet.reading.toml import TOML, SettingsFile, dotted
+from whet.secrets import looks_secret
 
 _RUNNER_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+# Where an editor finds the schema of the file.
+_FOR_EDITORS = "$schema"
 _WORDS = {"true": True, "false": False}
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class SourceValue(Struct, frozen=True):
     """A value and where it came from; `file` and `place` point at it in messages."""
 
     value: Any
@@ -30,13 +32,13 @@ class Found:
     place: str
 
 
-class Source:
+class SettingsSource:
     """All settings from one place."""
 
     def __init__(self, base: Base, label: str = "") -> None:
         self.label = label
         self.findings = Findings(label, language=TOML, is_secret=looks_secret)
-        self.values: dict[Key, Found] = {}
+        self.values: dict[Key, SourceValue] = {}
         # Every table that is opened, also an empty one.
         self.tables: list[Key] = []
         # Keys with a wrong value, which must not be reported as missing as well.
@@ -48,7 +50,7 @@ class Source:
         before = len(self.findings.problems)
         value = row.read(fields, name)
         if len(self.findings.problems) == before:
-            self.values[key] = Found(self._base.settle(value, row), origin, self.label, fields.place(name))
+            self.values[key] = SourceValue(self._base.resolve(value, row), origin, self.label, fields.place(name))
         else:
             self.wrong.add(key)
 
@@ -72,9 +74,9 @@ class Source:
                     self.wrong.add(where)
 
 
-def from_flags(flags: Mapping[str, Any], base: Base) -> Source:
+def from_flags(flags: Mapping[str, Any], base: Base) -> SettingsSource:
     """Take what was typed for this run."""
-    source = Source(base)
+    source = SettingsSource(base)
     for name, value in flags.items():
         key, row = GIVEN[name]
         flag = row.flag.name if row.flag else f"--{name}"
@@ -84,9 +86,9 @@ def from_flags(flags: Mapping[str, Any], base: Base) -> Source:
     return source
 
 
-def from_environ(environ: Mapping[str, str], base: Base) -> Source:
+def from_environ(environ: Mapping[str, str], base: Base) -> SettingsSource:
     """Take what `WHET_*` variables say; an empty one counts as not set."""
-    source = Source(base)
+    source = SettingsSource(base)
     for name, (key, row) in GIVEN.items():
         variable = f"WHET_{name.upper()}"
         if row.variable and environ.get(variable, "").strip():
@@ -95,10 +97,11 @@ def from_environ(environ: Mapping[str, str], base: Base) -> Source:
     return source
 
 
-def from_file(file: SettingsFile, home: Path | None) -> Source:
+def from_file(file: SettingsFile, home: Path | None) -> SettingsSource:
     """Take what a settings file says."""
-    source = Source(Base(file.path.parent, home), file.label)
-    source.take_table(Fields(file.data, source.findings), SETTINGS)
+    source = SettingsSource(Base(file.path.parent, home), file.label)
+    fields = Fields({name: value for name, value in file.data.items() if name != _FOR_EDITORS}, source.findings)
+    source.take_table(fields, SETTINGS)
     return source
 
 
@@ -113,22 +116,21 @@ def _from_text(row: Setting, text: str) -> Value:
     return text.strip() if row.place is None else text
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """The folder that relative paths start from, and the home that `~` means."""
 
     folder: Path
     home: Path | None
 
-    def settle(self, value: Value, row: Setting) -> Value:
+    def resolve(self, value: Value, row: Setting) -> Value:
         """Return *value* with absolute paths, as *row* asks."""
-        return tuple(self._settle_one(item, row) for item in value) if row.many else self._settle_one(value, row)
+        return tuple(self._resolve_one(item, row) for item in value) if row.many else self._resolve_one(value, row)
 
     def path(self, text: str) -> Path:
         """Return the absolute path that *text* names; keeps links, because people know their folders by them."""
         return Path(os.path.abspath(self.folder / self._expand(text)))  # noqa: PTH100 - resolve() follows links
 
-    def _settle_one(self, value: Value, row: Setting) -> Value:
+    def _resolve_one(self, value: Value, row: Setting) -> Value:
         match row.place:
             case "path":
                 return self.path(value)
@@ -143,8 +145,8 @@ class Base:
         if value in {".", ".."} or value.startswith(("./", "../")):
             return OfHost(self.path(value))
         # No shell will expand it later; in arguments "~" may be meant for the program.
-        expanded = self._expand(value)
-        return value if expanded == value else OfHost(expanded)
+        path = self._expand(value)
+        return value if path == value else OfHost(path)
 
     def _expand(self, text: str) -> str:
         if self.home is not None and (text == "~" or text.startswith("~/")):
@@ -162,12 +164,12 @@ def _name_problem(key: Key) -> str | None:
 def _elsewhere(table: Table) -> dict[str, str]:
     """Return the keys of other tables, by name: of the tables inside of *table*, then of the sections."""
     inner = [(section, rows) for tables in (table, SETTINGS) for section, rows in tables.items()]
-    # The first one counts.
-    return {
-        re.sub(r"[^a-z]", "", name): f"{section}.{name}"
-        for section, rows in reversed(inner)
-        if not isinstance(rows, Setting)
-        for name in rows
-        # A name that lacks an "s" is a slip in this table.
-        if name not in table and f"{name}s" not in table
-    }
+    keys: dict[str, str] = {}
+    for section, rows in inner:
+        if isinstance(rows, Setting):
+            continue
+        for name in rows:
+            # A name that lacks an "s" is a slip in this table.
+            if name not in table and f"{name}s" not in table:
+                keys.setdefault(re.sub(r"[^a-z]", "", name), f"{section}.{name}")
+    return keys

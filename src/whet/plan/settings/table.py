@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from whet.dataclass import dataclass
-from whet.model import plugins
+from msgspec import Struct
+
+from whet import plugins
 from whet.model.request import SANDBOXES
 from whet.model.run import METRICS, SCHEDULES
 from whet.model.suite import MOST_FILES
+from whet.plan.vary import vary_problem
 from whet.reading.fields import LARGEST_WHOLE, Fields, variable_problem
 from whet.reading.hosts import cluster_problem, host_problem
 from whet.reading.requests import request_problem
@@ -36,10 +38,11 @@ class Flag(NamedTuple):
     name: str
     metavar: str | None = None
     help: str | None = None
+    # Of a time: the unit of a bare number.
+    unit: Literal["ms", "s"] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """One row of the table: what a value must be, where it comes from, and where it goes.
 
     `kind`, `least` and `choices` also tell the environment and the command line how to read the value from text.
@@ -98,8 +101,8 @@ class Setting:
 
     def _known(self, value: object) -> tuple[str, ...]:
         """Return the texts that are allowed; extensions are looked up only if *value* is not one of ours."""
-        others = plugins.names(self.extensions) if self.extensions and value not in self.choices else ()
-        return tuple(dict.fromkeys((*self.choices, *others)))
+        extension_names = plugins.names(self.extensions) if self.extensions and value not in self.choices else ()
+        return tuple(dict.fromkeys((*self.choices, *extension_names)))
 
     def default_in(self, project: Path) -> Value:
         """Return the default for a suite in the folder *project*."""
@@ -114,13 +117,13 @@ class Setting:
 Table: TypeAlias = Mapping[str, "Setting | Table"]
 
 
-def _whole(least: int, most: int = LARGEST_WHOLE, **row: Any) -> Setting:
+def _integer(least: int, most: int = LARGEST_WHOLE, **row: Any) -> Setting:
     return Setting(kind="whole", least=least, most=most, **row)
 
 
 def _time_ms(field: str, **row: Any) -> Setting:
     """Return the row of a time that people write in milliseconds and we hold in seconds."""
-    return _whole(1, field=field, scale=1000, **row)
+    return _integer(1, field=field, scale=1000, **row)
 
 
 def _one_of(*names: str, **row: Any) -> Setting:
@@ -148,7 +151,7 @@ _ENV: Table = {"*": Setting(empty=True)}
 # What a trial takes of a node of a cluster.
 _RESOURCES: Table = {
     "cpus": Setting(kind="number"),
-    "memory_mb": _whole(1, 2**24),
+    "memory_mb": _integer(1, 2**24),
     "custom": {"*": Setting(kind="number")},
 }
 # With a smaller share of a CPU, a program does not start in reasonable time.
@@ -177,7 +180,7 @@ _RUN: Table = {
         flag=Flag("--schedule", None, "What may run at the same time."),
         free=True,
     ),
-    "max_parallel": _whole(
+    "max_parallel": _integer(
         1,
         10_000,
         computed=_parallel_by_default,
@@ -185,17 +188,17 @@ _RUN: Table = {
         flag=Flag("--max-parallel", "N", "Run at most N trials at the same time."),
         free=True,
     ),
-    "trials": _whole(
+    "trials": _integer(
         1, 1_000_000, default=1, variable=True, flag=Flag("--trials", "N", "Run every case N times on every runner.")
     ),
-    "retries": _whole(
+    "retries": _integer(
         0,
         1_000,
         default=0,
         variable=True,
         flag=Flag("--retries", "N", "Retry a trial that fails or errors up to N times."),
     ),
-    "max_steps": _whole(
+    "max_steps": _integer(
         1, unset="unlimited", variable=True, flag=Flag("--max-steps", "N", "Limit an attempt to N rounds of the model.")
     ),
     "max_cost_usd": Setting(
@@ -269,39 +272,54 @@ _RUN: Table = {
         flag=Flag("--on", "ray[://HEAD:PORT]", "Run the trials on the nodes of a Ray cluster."),
         free=True,
     ),
+    "run_to_end": Setting(
+        kind="flag",
+        default=False,
+        variable=True,
+        flag=Flag("--run-to-end", None, "Do not end trials that only ask whether a skill loads once that is known."),
+    ),
     "controls": Setting(
         kind="flag",
         default=False,
         variable=True,
         flag=Flag("--controls", None, "Do not count cases that an agent passes without solving anything."),
     ),
+    "vary": Setting(
+        problem=vary_problem,
+        many=True,
+        default=(),
+        flag=Flag("--vary", "NAME", "Refuse arms that differ in more: skill, model, runner, env, prompt (repeatable)."),
+    ),
 }
 
 _DEFAULTS: Table = {
     "timeout_ms": _time_ms(
-        "timeout_s", default=120_000, variable=True, flag=Flag("--timeout-ms", "MS", "Time limit of an attempt.")
+        "timeout_s",
+        default=120_000,
+        variable=True,
+        flag=Flag("--timeout", "TIME", "Time limit of an attempt: 30s, 500ms or 2m; a bare number is ms.", "ms"),
     ),
     "check_timeout_ms": _time_ms("check_timeout_s", default=30_000, variable=True),
     "command_timeout_ms": _time_ms("command_timeout_s", default=300_000, variable=True),
     "model_silence_ms": _time_ms("model_silence_s", default=30_000),
-    "max_output_bytes": _whole(1, default=64 * 1024 * 1024),
+    "max_output_bytes": _integer(1, default=64 * 1024 * 1024),
     "budget_usd": Setting(
         kind="number", unset="unlimited", flag=Flag("--budget", "USD", "Spend at most this much on a case.")
     ),
-    "budget_tokens": _whole(0, unset="unlimited"),
-    "budget_requests": _whole(0, unset="unlimited"),
+    "budget_tokens": _integer(0, unset="unlimited"),
+    "budget_requests": _integer(0, unset="unlimited"),
     # No shell starts with less memory or fewer processes.
-    "max_memory_mb": _whole(16, 2**24, unset="unlimited", field="ceilings.memory_mb"),
-    "max_processes": _whole(8, 2**22, unset="unlimited", field="ceilings.processes"),
+    "max_memory_mb": _integer(16, 2**24, unset="unlimited", field="ceilings.memory_mb"),
+    "max_processes": _integer(8, 2**22, unset="unlimited", field="ceilings.processes"),
     "max_cpus": Setting(kind="number", least=LEAST_CPUS, unset="unlimited", field="ceilings.cpus"),
-    "max_disk_mb": _whole(1, 2**30, unset="unlimited", field="ceilings.disk_mb"),
-    "max_files": _whole(1, 2**30, default=MOST_FILES, field="ceilings.files"),
+    "max_disk_mb": _integer(1, 2**30, unset="unlimited", field="ceilings.disk_mb"),
+    "max_files": _integer(1, 2**30, default=MOST_FILES, field="ceilings.files"),
 }
 
 FAULTS = ("status_429", "status_500", "status_529", "slow", "cut", "hang")
 _FAULTS: Table = {
     **dict.fromkeys(FAULTS, Setting(kind="number", most=1)),
-    "seed": _whole(0),
+    "seed": _integer(0),
 }
 
 # What a key may be used for besides asking a model, and what a provider may do besides answering.
@@ -319,7 +337,7 @@ _AGENT: Table = {
     "env": _ENV,
     "pass_env": _VARIABLES,
     "output": _one_of("text", "events"),
-    # These five are for agents of type acp.
+    # The next five are for agents of type acp.
     "permissions": _one_of("allow", "deny", "reads"),
     "skills_dir": _TEXT,
     "mode": _TEXT,
@@ -350,15 +368,15 @@ _MODEL: Table = {
     "model": _TEXT,
     "key_variable": _VARIABLE,
     "temperature": Setting(kind="number", choices=("default",)),
-    "timeout_ms": _whole(1),
-    "retries": _whole(0, 100),
+    "timeout_ms": _integer(1),
+    "retries": _integer(0, 100),
 }
 _JUDGE: Table = {
     "runner": _TEXT,
     **_MODEL,
-    "votes": _whole(1, 99),
+    "votes": _integer(1, 99),
     "error": Setting(kind="number", most=50, free=True),
-    "max_parallel": _whole(1, 1_000),
+    "max_parallel": _integer(1, 1_000),
     "cache_dir": _PATH,
 }
 _BUCKETS: Table = {
@@ -369,9 +387,9 @@ _BUCKETS: Table = {
     "allowed": _TEXTS,
 }
 _GATEWAY: Table = {
-    "max_requests": _whole(1),
-    "max_tokens_per_minute": _whole(1),
-    "max_trials": _whole(1),
+    "max_requests": _integer(1),
+    "max_tokens_per_minute": _integer(1),
+    "max_trials": _integer(1),
     "cache_dir": _PATH,
     "ignore": _TEXTS,
     **_LENT,
@@ -381,10 +399,10 @@ _PACKAGES: Table = {
     "allow_private_addresses": Setting(kind="flag", variable=True),
     "allow_local_files": Setting(kind="flag", variable=True),
     "allow_any_bucket": Setting(kind="flag", variable=True),
-    "max_download_mb": _whole(1, 2**20),
-    "max_unpacked_mb": _whole(1, 2**20),
-    "max_entries": _whole(1, 10_000_000),
-    "timeout_ms": _whole(1),
+    "max_download_mb": _integer(1, 2**20),
+    "max_unpacked_mb": _integer(1, 2**20),
+    "max_entries": _integer(1, 10_000_000),
+    "timeout_ms": _integer(1),
     "r2": _BUCKETS,
     "s3": _BUCKETS,
 }

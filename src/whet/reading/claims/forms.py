@@ -4,78 +4,69 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.reading.patterns import Pattern
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(Struct, frozen=True):
     """`file:<path> exists`: something is there, new or not."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(Struct, frozen=True):
     """`file:<path> created`: something is there that was not there before."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Contains:
+class Contains(Struct, frozen=True):
     """`file:<path> contains '<text>'`."""
 
     path: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(Struct, frozen=True):
     """`file:<path> matches /<pattern>/`."""
 
     path: str
     pattern: Pattern
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """`diff:<path>`: other content than before."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """`no-file:<path>`: nothing is there."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Passes:
+class Passes(Struct, frozen=True):
     """`test:<command>`: exit code 0."""
 
     command: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fails:
+class Fails(Struct, frozen=True):
     """`test:<command> fails`: any other exit code."""
 
     command: str
 
 
-@dataclass(frozen=True, slots=True)
-class Quits:
+class Quits(Struct, frozen=True):
     """`test:<command> exits <code>`: exactly this exit code."""
 
     command: str
     code: int
 
 
-@dataclass(frozen=True, slots=True)
-class Prints:
+class Prints(Struct, frozen=True):
     """`test:<command> prints '<text>'`, with any exit code."""
 
     command: str
@@ -111,8 +102,7 @@ def command_of(claim: Claim) -> str | None:
     return claim.command if isinstance(claim, CommandClaim) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedClaim(Struct, frozen=True):
     """A claim, and a warning for everything in it that its author probably did not mean."""
 
     claim: Claim

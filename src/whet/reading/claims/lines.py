@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import lru_cache, partial
 
 from whet.errors import ClaimError
-from whet.reading.claims import (
+from whet.reading.claims.forms import (
     FORMS,
     Absent,
     Changed,
@@ -17,10 +17,10 @@ from whet.reading.claims import (
     Exists,
     Fails,
     Matches,
+    ParsedClaim,
     Passes,
     Prints,
     Quits,
-    Reading,
 )
 from whet.reading.paths import clean_path, path_warnings
 from whet.reading.patterns import looks_whole, read_pattern
@@ -34,14 +34,14 @@ _SHORTEST = 2
 
 def strict(text: str) -> str | None:
     """Return the text in the quotes, if *text* is quoted from its first character to its last."""
-    found = _STRICT.fullmatch(text)
-    return None if found is None else _unescaped(found)
+    match = _STRICT.fullmatch(text)
+    return None if match is None else _unescape(match)
 
 
 def leading(text: str) -> tuple[str, str] | None:
     """Return the quoted text at the beginning, and what follows it."""
-    found = _STRICT.match(text)
-    return None if found is None else (_unescaped(found), text[found.end() :])
+    match = _STRICT.match(text)
+    return None if match is None else (_unescape(match), text[match.end() :])
 
 
 def lenient(text: str) -> str | None:
@@ -51,10 +51,10 @@ def lenient(text: str) -> str | None:
     return None
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """*text* in single quotes."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    body = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{body}'"
 
 
 def near_miss(text: str, form: str) -> tuple[str, str]:
@@ -63,14 +63,14 @@ def near_miss(text: str, form: str) -> tuple[str, str]:
     if not plain:
         return "the text is missing", form.format("'...'")
     if plain[0] in _CURLY or plain[-1] in _CURLY:
-        return "the text is in typographic quotes", form.format(quoted(plain.strip(_CURLY + _QUOTES)))
+        return "the text is in typographic quotes", form.format(quote_text(plain.strip(_CURLY + _QUOTES)))
     if plain[0] in _QUOTES:
-        return f"the quote {plain[0]} is not closed", form.format(quoted(plain[1:]))
-    return "the text is not in quotes", form.format(quoted(plain))
+        return f"the quote {plain[0]} is not closed", form.format(quote_text(plain[1:]))
+    return "the text is not in quotes", form.format(quote_text(plain))
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    quote, body = ("'", found[1]) if found[1] is not None else ('"', found[2])
+def _unescape(match: re.Match[str]) -> str:
+    quote, body = ("'", match[1]) if match[1] is not None else ('"', match[2])
     return re.sub(rf"\\([\\{quote}])", r"\1", body)
 
 
@@ -86,15 +86,15 @@ _MEANT = {
 }
 
 
-def read_test(rest: str) -> Reading:
+def read_test(rest: str) -> ParsedClaim:
     """Parse *rest*, which follows `test:`."""
-    if found := _PASSES.search(rest):
-        return Reading(Passes(_command(rest[: found.start()])))
-    if found := _FAILS.search(rest):
-        return Reading(Fails(_command(rest[: found.start()])))
-    if (found := _EXITS.search(rest)) and found["code"].lstrip("-").isdecimal():
-        return Reading(Quits(_command(rest[: found.start()]), exit_code(int(found["code"]))))
-    return _prints(rest) or Reading(Passes(_command(rest)), _plain_warnings(rest))
+    if match := _PASSES.search(rest):
+        return ParsedClaim(Passes(_command(rest[: match.start()])))
+    if match := _FAILS.search(rest):
+        return ParsedClaim(Fails(_command(rest[: match.start()])))
+    if (match := _EXITS.search(rest)) and match["code"].lstrip("-").isdecimal():
+        return ParsedClaim(Quits(_command(rest[: match.start()]), exit_code(int(match["code"]))))
+    return _prints(rest) or ParsedClaim(Passes(_command(rest)), _plain_warnings(rest))
 
 
 def exit_code(number: int) -> int:
@@ -104,14 +104,14 @@ def exit_code(number: int) -> int:
     return number
 
 
-def _prints(rest: str) -> Reading | None:
+def _prints(rest: str) -> ParsedClaim | None:
     candidates = list(_PRINTS.finditer(rest))
     for is_literal in (strict, lenient):
-        for found in candidates:
-            after = rest[found.end() :]
+        for match in candidates:
+            after = rest[match.end() :]
             if is_literal(after) is not None:
                 text, warnings = read_literal(after)
-                return Reading(Prints(_command(rest[: found.start()]), text), warnings)
+                return ParsedClaim(Prints(_command(rest[: match.start()]), text), warnings)
     return None
 
 
@@ -124,7 +124,7 @@ def read_literal(after: str) -> tuple[str, tuple[str, ...]]:
         return text, ()
     text = lenient(after)
     assert text is not None
-    return text, (f"a quote inside of the text is not escaped; it is read as {quoted(text)}",)
+    return text, (f"a quote inside of the text is not escaped; it is read as {quote_text(text)}",)
 
 
 def _command(text: str) -> str:
@@ -137,11 +137,11 @@ def _command(text: str) -> str:
 def _plain_warnings(rest: str) -> tuple[str, ...]:
     words = rest.split()
     if len(words) > 1 and words[-1] in _MEANT:
-        meant = _MEANT[words[-1]]
-        return (f'"{words[-1]}" is part of the command; to say how it should end, write "{meant}"',)
+        correction = _MEANT[words[-1]]
+        return (f'"{words[-1]}" is part of the command; to say how it should end, write "{correction}"',)
     if len(words) > 2 and words[-2] in {"exits", "prints"}:  # noqa: PLR2004 - a command, the word, and what follows
-        wanted = "a number" if words[-2] == "exits" else "a text in quotes"
-        return (f'"{words[-2]} {words[-1]}" is part of the command; "{words[-2]}" needs {wanted} after it',)
+        operand = "a number" if words[-2] == "exits" else "a text in quotes"
+        return (f'"{words[-2]} {words[-1]}" is part of the command; "{words[-2]}" needs {operand} after it',)
     return ()
 
 
@@ -168,36 +168,36 @@ _OTHER_PREFIXES = {
 
 # Suites say the same of many cases.
 @lru_cache(maxsize=4096)
-def read_claim(text: str) -> Reading:
+def read_claim(text: str) -> ParsedClaim:
     """Parse the claim in *text*; raises `ClaimError` with the near miss."""
     line = text.strip()
-    found = _PREFIX.match(line)
-    word = found["word"] if found else ""
-    if found is None or word not in _READERS:
+    prefix = _PREFIX.match(line)
+    word = prefix["word"] if prefix else ""
+    if prefix is None or word not in _READERS:
         raise _no_prefix(line, word)
-    if found["blank"]:
-        raise ClaimError(f'there is a space before the colon of "{word}:"', hint=f"write {word}:{line[found.end() :]}")
-    return _READERS[word](line[found.end() :].strip())
+    if prefix["blank"]:
+        raise ClaimError(f'there is a space before the colon of "{word}:"', hint=f"write {word}:{line[prefix.end() :]}")
+    return _READERS[word](line[prefix.end() :].strip())
 
 
 def _no_prefix(line: str, word: str) -> ClaimError:
     forms = "an expectation is one of:\n" + "\n".join(f"  {form}" for form in FORMS)
     if not line:
         return ClaimError("the expectation is empty", hint=forms)
-    meant = next((each for each in _meant(line, word) if _is_claim(each)), None)
-    what = f'"{word}:" begins no expectation' if word and ":" in line else f'"{shorten(line)}" has no prefix'
-    return ClaimError(what, hint=f"did you mean {meant}?" if meant else forms)
+    suggestion = next((candidate for candidate in _guess_claims(line, word) if _is_claim(candidate)), None)
+    what = f'"{word}:" does not begin an expectation' if word and ":" in line else f'"{shorten(line)}" has no prefix'
+    return ClaimError(what, hint=f"did you mean {suggestion}?" if suggestion else forms)
 
 
-def _meant(line: str, word: str) -> Iterator[str]:
+def _guess_claims(line: str, word: str) -> Iterator[str]:
     """Yield what a line without a known prefix may mean, the likeliest first."""
-    rest = line.partition(":")[2].lstrip()
+    remainder = line.partition(":")[2].lstrip()
     if word in _OPERATORS:
-        yield f"file:{rest} {word}"
+        yield f"file:{remainder} {word}"
     if word.lower() in _OTHER_PREFIXES:
-        yield f"{_OTHER_PREFIXES[word.lower()]}:{rest}"
+        yield f"{_OTHER_PREFIXES[word.lower()]}:{remainder}"
     if word:
-        yield from (f"{near}:{rest}" for near in get_close_matches(word.lower(), list(_READERS), n=1, cutoff=0.5))
+        yield from (f"{near}:{remainder}" for near in get_close_matches(word.lower(), list(_READERS), n=1, cutoff=0.5))
         return
     yield f"file:{line}"
     if line.rpartition(" ")[2] in ("passes", "fails"):
@@ -211,20 +211,20 @@ def _is_claim(line: str) -> bool:
         return False
 
 
-def _read_path(form: type[Changed | Absent], prefix: str, rest: str) -> Reading:
-    unquoted = strict(rest)
-    path = clean_path(rest if unquoted is None else unquoted)
-    return Reading(form(path), (*path_warnings(path), *_said_too_much(prefix, rest)))
+def _read_path(form: type[Changed | Absent], prefix: str, rest: str) -> ParsedClaim:
+    literal = strict(rest)
+    path = clean_path(rest if literal is None else literal)
+    return ParsedClaim(form(path), (*path_warnings(path), *_said_too_much(prefix, rest)))
 
 
 def _said_too_much(prefix: str, rest: str) -> Iterator[str]:
     """Warn of a path that ends in words about files: allowed, but probably not meant."""
-    found = _SAID.search(rest)
-    if found and strict(rest) is None:
-        yield f'"{found[0].strip()}" is read as part of the path; write {prefix}:{rest[: found.start()]}'
+    match = _SAID.search(rest)
+    if match and strict(rest) is None:
+        yield f'"{match[0].strip()}" is read as part of the path; write {prefix}:{rest[: match.start()]}'
 
 
-def _read_file(rest: str) -> Reading:
+def _read_file(rest: str) -> ParsedClaim:
     """The path ends where what follows is whole; quotes that are closed are looked at before those that are not."""
     splits = list(_splits(rest))
     for is_literal in (strict, lenient):
@@ -236,13 +236,13 @@ def _read_file(rest: str) -> Reading:
 
 def _splits(rest: str) -> Iterator[tuple[str, str, str]]:
     """Every way to take *rest* as path, operator and what comes after; a quoted path is the first of them."""
-    quoted = leading(rest)
-    if quoted is not None:
-        found = _OPERATOR.match(f'"{quoted[1]}', 1)
-        if found:
-            yield quoted[0], found["word"], quoted[1][found.end("word") - 1 :].strip()
-    for found in _OPERATOR.finditer(rest):
-        yield rest[: found.start()], found["word"], rest[found.end("word") :].strip()
+    literal = leading(rest)
+    if literal is not None:
+        match = _OPERATOR.match(f'"{literal[1]}', 1)
+        if match:
+            yield literal[0], match["word"], literal[1][match.end("word") - 1 :].strip()
+    for match in _OPERATOR.finditer(rest):
+        yield rest[: match.start()], match["word"], rest[match.end("word") :].strip()
 
 
 def _is_whole(operator: str, after: str, is_literal: Callable[[str], str | None]) -> bool:
@@ -251,18 +251,18 @@ def _is_whole(operator: str, after: str, is_literal: Callable[[str], str | None]
     return looks_whole(after) if operator == "matches" else is_literal(after) is not None
 
 
-def _file_claim(path: str, operator: str, after: str) -> Reading:
+def _file_claim(path: str, operator: str, after: str) -> ParsedClaim:
     warnings = path_warnings(path)
-    if found := _DENIED.search(path):
-        word = found[0].strip()
+    if match := _DENIED.search(path):
+        word = match[0].strip()
         warnings += (f'"{word}" is read as part of the path; leave it out, or use no-file: to deny',)
     if operator in _BARE:
-        return Reading(_BARE[operator](path), warnings)
+        return ParsedClaim(_BARE[operator](path), warnings)
     if operator == "matches":
         pattern, more = read_pattern(after)
-        return Reading(Matches(path, pattern), (*warnings, *more))
+        return ParsedClaim(Matches(path, pattern), (*warnings, *more))
     text, more = read_literal(after)
-    return Reading(Contains(path, text), (*warnings, *more))
+    return ParsedClaim(Contains(path, text), (*warnings, *more))
 
 
 def _no_operator(rest: str, splits: list[tuple[str, str, str]]) -> ClaimError:
@@ -279,9 +279,9 @@ def _no_operator(rest: str, splits: list[tuple[str, str, str]]) -> ClaimError:
     near = get_close_matches(last.lower(), _OPERATORS, n=1, cutoff=0.7) if path else []
     words = rest.split()
     inner = [(word, get_close_matches(word.lower(), _OPERATORS, n=1, cutoff=0.8)) for word in words[1:]]
-    found = next(((word, match[0]) for word, match in inner if match and word not in _OPERATORS), None)
-    if near or found:
-        word, match = (last, near[0]) if near else found or ("", "")
+    misspelling = next(((word, match[0]) for word, match in inner if match and word not in _OPERATORS), None)
+    if near or misspelling:
+        word, match = (last, near[0]) if near else misspelling or ("", "")
         return ClaimError(f'"{word}" is not something to say of a file', hint=f'did you mean "{match}"?')
     return ClaimError(
         f"it does not say what should be true of {shorten(rest)}",
@@ -303,7 +303,7 @@ def _no_pattern(path: str, after: str) -> ClaimError:
     return ClaimError("the pattern is not between slashes", hint=f"write file:{path} matches /{after}/")
 
 
-_READERS: dict[str, Callable[[str], Reading]] = {
+_READERS: dict[str, Callable[[str], ParsedClaim]] = {
     "file": _read_file,
     "no-file": partial(_read_path, Absent, "no-file"),
     "diff": partial(_read_path, Changed, "diff"),

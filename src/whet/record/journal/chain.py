@@ -1,8 +1,7 @@
 """The chain of a journal: each line ends in a hash of the line before and its own content, so that a change shows.
 
 A line reads `{RESULT,"files":{...},"chain":"HASH"}`. HASH is the SHA-256 of the hash before it, as it is written, and
-of every byte of the line up to `,"chain":"`. The hash before the first one is that of all bytes above it: of nothing,
-or of the lines that an older whet wrote without a chain.
+of every byte of the line up to `,"chain":"`. The hash before the first one is that of nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 from msgspec import Struct, field, structs
 
@@ -25,8 +23,8 @@ from whet.errors import (
     RunBudgetSpent,
     UserRefused,
 )
-from whet.model import wire
-from whet.model.comparison import Look
+from whet.model import codec
+from whet.model.comparison import RoundAnalysis
 from whet.model.run import TrialKey, TrialResult
 from whet.reading.files import LONGEST_LINE, next_line
 from whet.record.folder import RUN_FILE, file_hash
@@ -35,13 +33,12 @@ _OPENING, _CLOSING = b',"chain":"', b'"}\n'
 # What every line begins with.
 _BEGINNING = b'{"'
 _DIGITS = 64
-# A part of the key, with which each line begins.
-_ARM = b'"arm":'
 _TAIL = len(_OPENING) + _DIGITS + len(_CLOSING)
-_RESULT = frozenset(item.name for item in fields(TrialResult))
+# The hash before the first line.
+_NOTHING = hashlib.sha256().hexdigest()
 
 
-class _Sealed(Struct, omit_defaults=True):
+class _LineAnnex(Struct, omit_defaults=True):
     """What a line holds after its result: hashes of the trial's files, and in the first line the hash of run.json.
 
     The first line after a run was made longer says by how many trials per case and arm. The last line of a round says
@@ -51,11 +48,11 @@ class _Sealed(Struct, omit_defaults=True):
     files: dict[str, str]
     run: str | None = None
     grown: int | None = None
-    look: Look | None = None
+    look: RoundAnalysis | None = None
 
 
-class Line(Struct, frozen=True):
-    """A line that fits, and where it is; `link` is its hash, or None if an older whet wrote it."""
+class JournalLine(Struct, frozen=True):
+    """A line that fits, and where it is; `link` is the hash that it ends in."""
 
     number: int
     offset: int
@@ -65,10 +62,10 @@ class Line(Struct, frozen=True):
     files: dict[str, str] = {}
     run: str | None = None
     grown: int | None = None
-    look: Look | None = None
+    look: RoundAnalysis | None = None
 
 
-class Rounds(Struct):
+class RoundProgress(Struct):
     """How far a run has come: its last round, those that were added, after which it grew, and what was seen."""
 
     last: int = 0
@@ -76,14 +73,14 @@ class Rounds(Struct):
     added: int = 0
     grown_from: tuple[int, ...] = ()
     # What was seen after each round of a run until decided.
-    looks: tuple[Look, ...] = ()
+    looks: tuple[RoundAnalysis, ...] = ()
 
     @property
-    def stop(self) -> Look | None:
+    def stop(self) -> RoundAnalysis | None:
         """The look that stopped the run."""
         return next((look for look in self.looks if look.stop), None)
 
-    def note(self, line: Line) -> None:
+    def note(self, line: JournalLine) -> None:
         """Note the next line."""
         if line.grown:
             self.added += line.grown
@@ -93,7 +90,7 @@ class Rounds(Struct):
         self.last = max(self.last, line.result.key.number)
 
 
-class Linked(Protocol):
+class ChainedLine(Protocol):
     """What a line says of itself, however much of it is read."""
 
     @property
@@ -109,8 +106,7 @@ class Linked(Protocol):
         """The hash of run.json."""
 
 
-L = TypeVar("L", bound=Linked)
-T = TypeVar("T")
+L = TypeVar("L", bound=ChainedLine)
 # Reads a line, from its bytes, its number and its offset.
 Reader = Callable[[bytes, int, int], L]
 
@@ -118,9 +114,7 @@ Reader = Callable[[bytes, int, int], L]
 class Chain:
     """Makes the next line, or checks whether a line is the next one."""
 
-    def __init__(self, *, required: bool = False) -> None:
-        self._required = required
-        self._above = hashlib.sha256()
+    def __init__(self) -> None:
         self.link: str | None = None
         self.lines = 0
         self.size = 0
@@ -131,25 +125,23 @@ class Chain:
         files: Mapping[str, str],
         run: str | None,
         grown: int | None = None,
-        look: Look | None = None,
+        look: RoundAnalysis | None = None,
     ) -> bytes:
         """Return the next line; call `accept` once it is written."""
-        body = wire.encode(result)[:-1] + b"," + wire.encode(_Sealed(dict(files), run, grown, look))[1:-1]
+        body = codec.encode(result)[:-1] + b"," + codec.encode(_LineAnnex(dict(files), run, grown, look))[1:-1]
         return body + _OPENING + self._next(body).encode() + _CLOSING
 
     def take(self, raw: bytes, read: Reader[L]) -> L:
         """Check and accept a whole line, and return what *read* makes of it; raises `ValueError` if it does not fit."""
         body, link = raw[:-_TAIL], link_of(raw)
-        if link is None and (self._required or self.link is not None):
+        if link is None:
             raise ValueError("it does not end in a hash")
-        if link is not None and link != self._next(body):
+        if link != self._next(body):
             raise ValueError("its hash does not fit its content and the line before")
         try:
             line = read(raw, self.lines + 1, self.size)
-        except wire.WireError as error:
+        except codec.WireError as error:
             raise ValueError(str(error)) from error
-        if link is None:
-            _refuse_unknown(raw)
         self._accept(raw, link)
         return line
 
@@ -160,13 +152,11 @@ class Chain:
 
     def _accept(self, raw: bytes, link: str | None) -> None:
         self.link = link
-        if self.link is None:
-            self._above.update(raw)
         self.lines += 1
         self.size += len(raw)
 
     def _next(self, body: bytes) -> str:
-        before = self.link or self._above.hexdigest()
+        before = self.link or _NOTHING
         return hashlib.sha256(before.encode() + body).hexdigest()
 
 
@@ -177,33 +167,18 @@ def link_of(raw: bytes) -> str | None:
     return raw[-_TAIL + len(_OPENING) : -len(_CLOSING)].decode("latin-1")
 
 
-def read_line(raw: bytes, number: int, offset: int) -> Line:
+def read_line(raw: bytes, number: int, offset: int) -> JournalLine:
     """Return what a line says, whether it fits or not; raises `WireError`."""
-    result, link = read_result(raw), link_of(raw)
-    sealed = _Sealed({}) if link is None else wire.decode(raw, _Sealed)
-    return Line(number, offset, raw, result, link, sealed.files, sealed.run, sealed.grown, sealed.look)
+    result, annex = read_result(raw), codec.decode(raw, _LineAnnex)
+    return JournalLine(number, offset, raw, result, link_of(raw), annex.files, annex.run, annex.grown, annex.look)
 
 
 def read_result(raw: bytes) -> TrialResult:
     """Return the result in a line."""
-    return read_as(raw, TrialResult)
+    return codec.decode(raw, TrialResult)
 
 
-def read_as(raw: bytes, kind: type[T]) -> T:
-    """Return what *kind* asks of a line; an older whet called an arm a variant."""
-    if _ARM not in raw:
-        raw = raw.replace(b'"variant":', _ARM, 1)
-    return wire.decode(raw, kind)
-
-
-def _refuse_unknown(raw: bytes) -> None:
-    """Refuse a line without a hash that holds more than a result: an older whet wrote nothing else."""
-    strange = sorted(set(wire.decode(raw, dict[str, Any])) - _RESULT)
-    if strange:
-        raise ValueError(f"it does not end in a hash, and holds {', '.join(strange)}")
-
-
-class Reading(Struct):
+class JournalReader(Struct):
     """A journal as far as it was read; `torn` is the size of a last line that was cut off."""
 
     chain: Chain = field(default_factory=Chain)
@@ -215,14 +190,16 @@ class Reading(Struct):
         def of_this_run(raw: bytes, number: int, offset: int) -> L:
             line = read(raw, number, offset)
             if line.run is not None and line.run != file_hash(path.with_name(RUN_FILE)):
-                raise changed(path.with_name(RUN_FILE), f"has changed since line {number} of the journal was written")
+                raise change_error(
+                    path.with_name(RUN_FILE), f"has changed since line {number} of the journal was written"
+                )
             return line
 
         self.torn = 0
         while raw := next_line(file, LONGEST_LINE):
             number = self.chain.lines + 1
             if len(raw) == LONGEST_LINE:
-                raise changed(path, "has a line that is too long to be read")
+                raise change_error(path, "has a line that is too long to be read")
             if not raw.endswith(b"\n"):
                 _refuse_complete(raw, path, number)
                 self.torn = len(raw)
@@ -230,7 +207,7 @@ class Reading(Struct):
             try:
                 yield self.chain.take(raw, of_this_run)
             except ValueError as error:
-                raise changed(path, f"line {number} has changed: {error}") from error
+                raise change_error(path, f"line {number} has changed: {error}") from error
 
 
 def _refuse_complete(piece: bytes, path: Path, number: int) -> None:
@@ -239,18 +216,18 @@ def _refuse_complete(piece: bytes, path: Path, number: int) -> None:
     A crash leaves the beginning of a line, on some file systems followed by zeros. If only the newline was changed,
     something follows the last brace.
     """
-    written = piece.rstrip(b"\0")
-    if written[: len(_BEGINNING)] != _BEGINNING[: len(written)]:
-        raise changed(path, f"line {number} has changed: it does not begin as a line does")
+    content = piece.rstrip(b"\0")
+    if content[: len(_BEGINNING)] != _BEGINNING[: len(content)]:
+        raise change_error(path, f"line {number} has changed: it does not begin as a line does")
     try:
         _, end = json.JSONDecoder().raw_decode(piece.decode("latin-1"))
     except ValueError:
         return
     if end < len(piece):
-        raise changed(path, f"line {number} has changed: it goes on where it should end")
+        raise change_error(path, f"line {number} has changed: it goes on where it should end")
 
 
-def changed(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged:
+def change_error(path: Path, what: str, run_dir: Path | None = None) -> RecordChanged:
     """Return the error for a record that does not fit together."""
     return RecordChanged(
         f"{path}: {what}",
@@ -273,19 +250,19 @@ def is_done(result: TrialResult) -> bool:
 def is_tried_again(code: str | None) -> bool:
     """Return whether a resume tries a trial again that failed so.
 
-    A full disk, the end of the money, or a provider that let nobody in stopped it.
+    A full disk, the end of the money, or a provider that refused the key stopped it.
     """
     return code in _TRIED_AGAIN
 
 
-def counted(lines: Iterable[Line]) -> list[Line]:
+def select_lines(lines: Iterable[JournalLine]) -> list[JournalLine]:
     """Return one line for each trial: the first, or the next one if it was stopped and tried again."""
-    found: dict[TrialKey, Line] = {}
+    lines_by_key: dict[TrialKey, JournalLine] = {}
     for line in lines:
-        before = found.get(line.result.key)
+        before = lines_by_key.get(line.result.key)
         if before is None:
-            found[line.result.key] = line
+            lines_by_key[line.result.key] = line
         elif not is_done(before.result):
-            # That the run was made longer is said once, in the line of a trial that may have been stopped.
-            found[line.result.key] = structs.replace(line, grown=line.grown or before.grown)
-    return list(found.values())
+            # The journal says once that the run was made longer, in the line of a trial that may have been stopped.
+            lines_by_key[line.result.key] = structs.replace(line, grown=line.grown or before.grown)
+    return list(lines_by_key.values())

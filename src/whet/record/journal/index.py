@@ -17,20 +17,19 @@ from pathlib import Path
 from msgspec import Struct
 
 from whet.errors import RecordLost
-from whet.model import wire
-from whet.model.grade import STATUSES, Status
-from whet.model.run import TrialKey, TrialResult
+from whet.model import codec
+from whet.model.grade import STATUSES, QueryLoads, Status
+from whet.model.run import ExecutionKey, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.model.skills import SkillLoads, loads_of
 from whet.model.spending import Bill, Spender, Spending
-from whet.record.chain import Chain, Line, Reading, Rounds, is_done, read_line, read_result
 from whet.record.folder import RUN_FILE, file_hash
-from whet.record.run_file import is_chained
+from whet.record.journal.chain import Chain, JournalLine, JournalReader, RoundProgress, is_done, read_line, read_result
 
 _PIECE = 1024 * 1024
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class IndexEntry(Struct, frozen=True, kw_only=True):
     """Where the line of a trial is in the journal, and the few values of it that are needed often.
 
     `digest` is of the line as we wrote or read it: a line that is read later must be the same. `done` is false if a
@@ -63,44 +62,44 @@ class _Entries:
 
     def __init__(self) -> None:
         self._packed: dict[tuple[str, ...], bytearray] = {}
-        self._others: dict[TrialKey, Entry] = {}
+        self._others: dict[TrialKey, IndexEntry] = {}
         self._count = 0
 
-    def get(self, key: TrialKey) -> Entry | None:
+    def get(self, key: TrialKey) -> IndexEntry | None:
         if not 0 < key.number <= self._MOST:
             return self._others.get(key)
-        packed = self._packed.get((key.case, key.runner, key.arm, key.suite), b"")
+        column = self._packed.get((key.case, key.runner, key.arm, key.suite), b"")
         at = (key.number - 1) * self._FORM.size
-        return self._unpacked(packed, at) if at < len(packed) else None
+        return self._unpack(column, at) if at < len(column) else None
 
     def is_done(self, key: TrialKey) -> bool:
         if not 0 < key.number <= self._MOST:
             entry = self._others.get(key)
             return entry is not None and entry.done
-        packed = self._packed.get((key.case, key.runner, key.arm, key.suite), b"")
+        column = self._packed.get((key.case, key.runner, key.arm, key.suite), b"")
         at = (key.number - 1) * self._FORM.size + self._ENDING
-        return at < len(packed) and packed[at] >= self._DONE
+        return at < len(column) and column[at] >= self._DONE
 
-    def put(self, key: TrialKey, entry: Entry, *, new: bool) -> None:
+    def put(self, key: TrialKey, entry: IndexEntry, *, new: bool) -> None:
         self._count += new
         if not 0 < key.number <= self._MOST:
             self._others[key] = entry
             return
-        packed = self._packed.setdefault((key.case, key.runner, key.arm, key.suite), bytearray())
+        column = self._packed.setdefault((key.case, key.runner, key.arm, key.suite), bytearray())
         at = (key.number - 1) * self._FORM.size
-        if len(packed) < at + self._FORM.size:
-            packed.extend(bytes(at + self._FORM.size - len(packed)))
+        if len(column) < at + self._FORM.size:
+            column.extend(bytes(at + self._FORM.size - len(column)))
         score = math.nan if entry.score is None else entry.score
         ending = STATUSES.index(entry.status) | (self._DONE if entry.done else 0)
         first = STATUSES.index(entry.first) | (self._MISTAKEN if entry.mistaken else 0)
         values = (entry.offset, entry.size, entry.digest, ending, first, score, entry.duration_s)
-        self._FORM.pack_into(packed, at, *values)
+        self._FORM.pack_into(column, at, *values)
 
-    def _unpacked(self, packed: bytes | bytearray, at: int) -> Entry | None:
-        offset, size, digest, ending, first, score, duration_s = self._FORM.unpack_from(packed, at)
+    def _unpack(self, column: bytes | bytearray, at: int) -> IndexEntry | None:
+        offset, size, digest, ending, first, score, duration_s = self._FORM.unpack_from(column, at)
         if not size:
             return None
-        return Entry(
+        return IndexEntry(
             offset=offset,
             size=size,
             digest=digest,
@@ -116,22 +115,22 @@ class _Entries:
         return self._count
 
     def __iter__(self) -> Iterator[TrialKey]:
-        for (case, runner, arm, suite), packed in self._packed.items():
-            for number in range(1, len(packed) // self._FORM.size + 1):
+        for (case, runner, arm, suite), column in self._packed.items():
+            for number in range(1, len(column) // self._FORM.size + 1):
                 key = TrialKey(suite=suite, case=case, runner=runner, arm=arm, number=number)
                 if self.get(key) is not None:
                     yield key
         yield from self._others
 
 
-class TrialLines:
-    """The lines of a journal that fit, for whoever needs to know which trials have ended, and for results."""
+class JournalIndex:
+    """The valid lines of a journal: which trials have ended, and where their results are."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = -1
         self.run_hash = file_hash(path.with_name(RUN_FILE))
-        self._reading = Reading(Chain(required=is_chained(path.with_name(RUN_FILE))))
+        self._reading = JournalReader()
         # The hash of all these lines, and the last one.
         self._content = hashlib.sha256()
         self._last = b""
@@ -139,15 +138,15 @@ class TrialLines:
         self.usage = self.paid_usage = Usage()
         # And that of the models that played users, and of the judge.
         self.user_usage = self.judge_usage = Usage()
-        # How many attempts have a cost that nobody knows, by who it is of.
+        # How many attempts have an unknown cost, by spender.
         self._unknown: Counter[Spender] = Counter()
         # How often skills were loaded, by arm and runner.
         self.loads: dict[tuple[str, str], SkillLoads] = {}
-        self.rounds = Rounds()
+        # The same by case, for those that say whether it should be loaded.
+        self.queries: dict[ExecutionKey, QueryLoads] = {}
+        self.rounds = RoundProgress()
         # How many trials have ended and are not tried again.
         self.done = 0
-        # How many lines have no hash, because an older whet wrote them.
-        self.bare = 0
         self._entries = _Entries()
 
     @property
@@ -179,7 +178,7 @@ class TrialLines:
         return self._reading.chain
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
+    def keep_open(self) -> Iterator[None]:
         """Keep the file open for reading, if there is one."""
         try:
             self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -192,7 +191,7 @@ class TrialLines:
             os.close(self._file)
             self._file = -1
 
-    def load(self) -> Iterator[Line]:
+    def load(self) -> Iterator[JournalLine]:
         """Read, check, note and yield the lines of the open file after those that are known; raises `RecordChanged`."""
         if self._file == -1:
             return
@@ -202,27 +201,26 @@ class TrialLines:
                 self._note(line)
                 yield line
 
-    def _note(self, line: Line) -> None:
+    def _note(self, line: JournalLine) -> None:
         """Note what the next line says."""
         self._content.update(line.raw)
         self._last = line.raw
-        self.bare += line.link is None
         self.rounds.note(line)
         result = line.result
         before = self._entries.get(result.key)
         # The first line of a trial counts, unless a full disk stopped the trial; that one was still paid for.
         if before is not None and before.done:
             return
-        total, paid, all_paid = result.total_usage, result.paid_usage, self.paid_usage is self.usage
+        total, paid_usage, is_all_paid = result.total_usage, result.paid_usage, self.paid_usage is self.usage
         self.usage += total
         # Most often all of it was paid for, and adding takes longer than all else here.
-        self.paid_usage = self.usage if all_paid and paid is total else self.paid_usage + paid
+        self.paid_usage = self.usage if is_all_paid and paid_usage is total else self.paid_usage + paid_usage
         for attempt in result.attempts:
             self.user_usage += attempt.user_usage
             self.judge_usage += attempt.judge_usage
-            self._unknown.update(attempt.unknown_costs)
+            self._unknown.update(attempt.unpriced)
         self._note_loads(result)
-        entry = Entry(
+        entry = IndexEntry(
             offset=line.offset,
             size=len(line.raw),
             digest=_digest(line.raw),
@@ -238,9 +236,24 @@ class TrialLines:
 
     def _note_loads(self, result: TrialResult) -> None:
         key = result.key
-        if (found := loads_of(key.arm, key.runner, result)) is not None:
-            known = self.loads.get((key.arm, key.runner))
-            self.loads[key.arm, key.runner] = found if known is None else known + found
+        if (loads := loads_of(key.arm, key.runner, result)) is not None:
+            before = self.loads.get((key.arm, key.runner))
+            self.loads[key.arm, key.runner] = loads if before is None else before + loads
+            if result.skill_wanted or result.skill_unwanted:
+                self._note_query(result, loads)
+
+    def _note_query(self, result: TrialResult, loads: SkillLoads) -> None:
+        key = result.key
+        query = QueryLoads(
+            case=key.case,
+            wanted=result.skill_wanted,
+            loaded=loads.loaded,
+            told=loads.told,
+            sessions=loads.sessions,
+            others=dict.fromkeys(result.other_skills, 1),
+        )
+        before = self.queries.get((key.case, key.runner, key.arm))
+        self.queries[key.case, key.runner, key.arm] = query if before is None else before + query
 
     def is_beginning_of(self, file: int) -> bool:
         """Return whether the open *file* begins with exactly these lines."""
@@ -250,7 +263,7 @@ class TrialLines:
             at += len(piece)
         return digest.digest() == self._content.digest()
 
-    def entry(self, key: TrialKey) -> Entry | None:
+    def entry(self, key: TrialKey) -> IndexEntry | None:
         """Return the entry of a trial, if it has ended."""
         return self._entries.get(key)
 
@@ -258,17 +271,17 @@ class TrialLines:
         """Return whether a trial has ended and is not tried again."""
         return self._entries.is_done(key)
 
-    def read(self, entry: Entry) -> TrialResult:
+    def read(self, entry: IndexEntry) -> TrialResult:
         """Read the whole result from the open file; raises `RecordLost` if its line has changed."""
         try:
             line = os.pread(self._file, entry.size, entry.offset)
             if _digest(line) != entry.digest:
-                raise self._changed()
+                raise self._change_error()
             return read_result(line)
-        except (OSError, wire.WireError) as error:
+        except (OSError, codec.WireError) as error:
             raise RecordLost(f"{self._path}: the line at byte {entry.offset} cannot be read: {error}") from error
 
-    def _changed(self) -> RecordLost:
+    def _change_error(self) -> RecordLost:
         return self._lost("was changed by something else")
 
     def _lost(self, what: str, where: str = "") -> RecordLost:
@@ -286,5 +299,5 @@ class TrialLines:
 
 
 def _digest(line: bytes) -> bytes:
-    """Return half of a hash; that is enough, because nobody can choose both of the lines that would have to meet."""
+    """Return half of a hash; that is enough, because an attacker chooses at most one of two lines."""
     return hashlib.sha256(line).digest()[:16]

@@ -11,41 +11,43 @@ from typing import Literal
 from msgspec import Struct
 
 from whet.errors import RecordLost, RecordUnwritten, StoreError
-from whet.model import wire
-from whet.model.comparison import Look
+from whet.model import codec
+from whet.model.comparison import RoundAnalysis
 from whet.model.run import TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.model.spending import Bill, Spending
 from whet.reading.files import read_file
-from whet.record.chain import Line, Reading, read_line
 from whet.record.folder import PRIVATE
-from whet.record.trial_lines import TrialLines
+from whet.record.journal.chain import JournalLine, JournalReader, read_line
+from whet.record.journal.index import JournalIndex
 
 FREE_SPACE = "free some space"
 _BROKEN = "look whether the disk works; the lines up to the last that can be read are kept"
 
 
-class Journal(TrialLines):
-    """Appends results and reads them back; lines that are *known* and still the same are not read again."""
+class Journal(JournalIndex):
+    """Appends results and reads them back; *lines* that are still the same are not read again."""
 
-    def __init__(self, path: Path, known: TrialLines | None = None) -> None:
+    def __init__(self, path: Path, lines: JournalIndex | None = None) -> None:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
         super().__init__(path)
-        if known is not None and known.run_hash == self.run_hash and known.is_beginning_of(file):
-            # It goes on here.
-            vars(self).update(vars(known))
+        if lines is not None and lines.run_hash == self.run_hash and lines.is_beginning_of(file):
+            # The journal goes on where those lines end.
+            vars(self).update(vars(lines))
         self._file = file
         self._grown: int | None = None
         for _ in self.load():
             pass
         if self.torn:
             os.ftruncate(self._file, self._chain.size)
-        self._seen = self._stamp()
+        self._last_stamp = self._stamp()
 
-    def append(self, result: TrialResult, files: Mapping[str, str] | None = None, look: Look | None = None) -> None:
+    def append(
+        self, result: TrialResult, files: Mapping[str, str] | None = None, look: RoundAnalysis | None = None
+    ) -> None:
         """Append one result and the hashes of its files, in a single write: the line is there whole or not at all.
 
         *look* is what is seen with this result, if it completes a round.
@@ -55,13 +57,13 @@ class Journal(TrialLines):
         run = self.run_hash if self.last_link is None else None
         line = self._chain.forge(result, files or {}, run, self._grown, look)
         try:
-            written = os.write(self._file, line)
+            size = os.write(self._file, line)
         except OSError as error:
             raise RecordUnwritten(f"{self._path} cannot be written: {error.strerror}", hint=FREE_SPACE) from error
-        if written != len(line):
+        if size != len(line):
             os.ftruncate(self._file, self._chain.size)
             raise RecordUnwritten(f"{self._path} cannot be written: the disk is full", hint=FREE_SPACE)
-        noted = Line(
+        entry = JournalLine(
             number=self._chain.lines + 1,
             offset=self._chain.size,
             raw=line,
@@ -70,8 +72,8 @@ class Journal(TrialLines):
             grown=self._grown,
             look=look,
         )
-        self._note(noted)
-        self._seen = self._stamp()
+        self._note(entry)
+        self._last_stamp = self._stamp()
         self._grown = None
 
     def grow(self, trials: int) -> None:
@@ -87,31 +89,31 @@ class Journal(TrialLines):
         self._check_place()
         stamp = self._stamp()
         if stamp[0] != self._chain.size or self._read_last() != self._last:
-            raise self._changed()
-        if whole or stamp != self._seen:
+            raise self._change_error()
+        if whole or stamp != self._last_stamp:
             if not self.is_beginning_of(self._file):
-                raise self._changed()
-            self._seen = stamp
+                raise self._change_error()
+            self._last_stamp = stamp
 
     def _check_place(self) -> None:
         """Check that the path still leads to the file that we opened; a link to it is not that file."""
         try:
-            found = os.lstat(self._path)
+            status = os.lstat(self._path)
         except (FileNotFoundError, NotADirectoryError):
             raise self._lost("is gone") from None
         except OSError as error:
             raise self._lost(f"cannot be reached ({error.strerror})") from error
-        if not os.path.samestat(os.fstat(self._file), found):
+        if not os.path.samestat(os.fstat(self._file), status):
             raise self._lost("was replaced by something else")
 
     def _stamp(self) -> tuple[int, int, int]:
-        found = os.fstat(self._file)
-        return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        status = os.fstat(self._file)
+        return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def _read_last(self) -> bytes:
         return os.pread(self._file, len(self._last), self._chain.size - len(self._last))
 
-    def _changed(self) -> RecordLost:
+    def _change_error(self) -> RecordLost:
         return self._lost("was changed by something else", self._where())
 
     def _where(self) -> str:
@@ -119,7 +121,7 @@ class Journal(TrialLines):
         try:
             with open(self._file, "rb", closefd=False) as file:
                 file.seek(0)
-                for _ in Reading().read(file, self._path, read_line):
+                for _ in JournalReader().read(file, self._path, read_line):
                     pass
         except StoreError as error:
             return f": {error.message.removeprefix(f'{self._path}: ')}"
@@ -140,7 +142,7 @@ class Journal(TrialLines):
             os.close(self._file)
 
 
-class SpentLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SpendingLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was paid for a trial and is not in its result: an attempt that was interrupted, or a question afterwards."""
 
     key: TrialKey
@@ -150,7 +152,7 @@ class SpentLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown: bool = False
 
 
-class Spent:
+class SpendingFile:
     """spent.jsonl: a line for all that was paid for outside of the journal; the file exists only if there is one."""
 
     def __init__(self, path: Path) -> None:
@@ -159,26 +161,26 @@ class Spent:
         self.spending = Spending()
         for line in read_file(path).splitlines() if path.exists() else ():
             # Skip a line that a crash cut off.
-            with suppress(wire.WireError):
-                self._count(wire.decode(line, SpentLine))
+            with suppress(codec.WireError):
+                self._count(codec.decode(line, SpendingLine))
 
-    def _count(self, line: SpentLine) -> None:
+    def _count(self, line: SpendingLine) -> None:
         bill = Bill(usage=line.usage, unknown=int(line.unknown))
         self.spending += Spending(explain=bill) if line.who == "explain" else Spending(interrupted=bill)
 
     def add(self, key: TrialKey, usage: Usage) -> None:
         """Append the usage of an attempt that was interrupted, unless it is unknown."""
         if usage != Usage():
-            self._append(SpentLine(key=key, usage=usage))
+            self._append(SpendingLine(key=key, usage=usage))
 
     def explain(self, key: TrialKey, usage: Usage, *, unknown: bool) -> None:
         """Append the usage of a question that the agent of a trial was asked after the run."""
         if unknown or usage != Usage():
-            self._append(SpentLine(key=key, usage=usage, who="explain", unknown=unknown))
+            self._append(SpendingLine(key=key, usage=usage, who="explain", unknown=unknown))
 
-    def _append(self, found: SpentLine) -> None:
-        self._count(found)
-        line = wire.encode(found) + b"\n"
+    def _append(self, record: SpendingLine) -> None:
+        self._count(record)
+        line = codec.encode(record) + b"\n"
         # We are about to end: if it cannot be written, it is still in the results of this run.
         with suppress(OSError):
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)

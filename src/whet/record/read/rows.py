@@ -10,16 +10,16 @@ from pathlib import Path
 from msgspec import Struct
 
 from whet.errors import StoreError
-from whet.model import wire
-from whet.model.comparison import Look
+from whet.model import codec
+from whet.model.comparison import RoundAnalysis
+from whet.model.events import Amount, Whole
 from whet.model.grade import Status
-from whet.model.seen import Amount, Whole
 from whet.model.session import Usage
 from whet.model.spending import Bill, Spending
-from whet.record.chain import is_tried_again, link_of, read_as
 from whet.record.folder import JOURNAL_FILE
-from whet.record.recorded_run import journal_lines
-from whet.record.verifying import check_each
+from whet.record.journal.chain import is_tried_again, link_of
+from whet.record.read.run import journal_lines
+from whet.record.verify.verify import check_each
 
 # More than anybody looks at; a record of more shows its first ones, and says so.
 MOST_ROWS = 200_000
@@ -46,8 +46,10 @@ class RowUsage(Struct, frozen=True):
     @property
     def total_tokens(self) -> int | None:
         """Input and output together, if both are known; what was guessed from a number of characters is not."""
-        both = self.input_tokens is not None and self.output_tokens is not None and "chars" not in self.sources.values()
-        return (self.input_tokens or 0) + (self.output_tokens or 0) if both else None
+        is_known = (
+            self.input_tokens is not None and self.output_tokens is not None and "chars" not in self.sources.values()
+        )
+        return (self.input_tokens or 0) + (self.output_tokens or 0) if is_known else None
 
 
 class RowFailure(Struct):
@@ -60,6 +62,7 @@ class RowFailure(Struct):
 
 class _Class(Struct):
     id: str
+    label: str | None = None
 
 
 class RowGrade(Struct):
@@ -70,23 +73,22 @@ class RowGrade(Struct):
     reason: str = ""
 
 
-class _Attempt(Struct):
+class _AttemptRow(Struct):
     status: Status
     usage: RowUsage = RowUsage()
     unpaid_usage: RowUsage = RowUsage()
     judge_usage: RowUsage = RowUsage()
     user_usage: RowUsage = RowUsage()
-    unpriced: tuple[str, ...] | None = None
+    unpriced: tuple[str, ...] = ()
 
     @property
     def spending(self) -> Spending:
         """What was paid for it, by who asked for it."""
-        paid = {"agents": self.usage.cost_usd, "judge": self.judge_usage.cost_usd, "users": self.user_usage.cost_usd}
-        if paid["agents"] is not None:
-            paid["agents"] -= self.unpaid_usage.cost_usd or 0.0
-        unpriced = (() if paid["agents"] is not None else ("agents",)) if self.unpriced is None else self.unpriced
+        costs = {"agents": self.usage.cost_usd, "judge": self.judge_usage.cost_usd, "users": self.user_usage.cost_usd}
+        if costs["agents"] is not None:
+            costs["agents"] -= self.unpaid_usage.cost_usd or 0.0
         return Spending(
-            **{who: Bill(usage=Usage(cost_usd=cost), unknown=unpriced.count(who)) for who, cost in paid.items()}
+            **{who: Bill(usage=Usage(cost_usd=cost), unknown=self.unpriced.count(who)) for who, cost in costs.items()}
         )
 
 
@@ -104,8 +106,8 @@ class TrialRow(Struct, kw_only=True):
     failure: RowFailure | None = None
     failure_class: _Class | None = None
     grades: tuple[RowGrade, ...] = ()
-    attempts: tuple[_Attempt, ...] = ()
-    look: Look | None = None
+    attempts: tuple[_AttemptRow, ...] = ()
+    look: RoundAnalysis | None = None
     grown: int | None = None
     run: str | None = None
     # Where the line is, and the hash that it ends in.
@@ -125,47 +127,47 @@ class TrialRow(Struct, kw_only=True):
         return self.attempts[0].status if len(self.attempts) > 1 else self.status
 
     @property
-    def counted(self) -> Status:
+    def counting_status(self) -> Status:
         """How its first attempt ended that did not error, by which it counts in rates that are compared."""
-        return next((each.status for each in self.attempts if each.status != "errored"), self.status)
+        return next((attempt.status for attempt in self.attempts if attempt.status != "errored"), self.status)
 
     @property
     def spending(self) -> Spending:
         """What was paid for all attempts, by who asked for it."""
-        return sum((each.spending for each in self.attempts), Spending())
+        return sum((attempt.spending for attempt in self.attempts), Spending())
 
 
-class Rows(Struct):
+class JournalRows(Struct):
     """The trials of a journal up to `offset`, each once, in the order in which they ended; `problem` is a sentence."""
 
     rows: dict[RowKey, TrialRow]
-    looks: tuple[Look, ...]
+    looks: tuple[RoundAnalysis, ...]
     grown: int
     lines: int
     offset: int
     problem: str | None = None
 
 
-def read_rows(run_dir: Path) -> Rows:
+def read_rows(run_dir: Path) -> JournalRows:
     """Read the trials of a run; of a record that was changed, all that can be read, with what is wrong."""
-    found = Rows({}, (), 0, 0, 0)
+    rows = JournalRows({}, (), 0, 0, 0)
     path = run_dir / JOURNAL_FILE
     problem = file_problem(path)
     if problem or not path.exists():
-        found.problem = problem
-        return found
+        rows.problem = problem
+        return rows
     try:
         for row in check_each(run_dir, _read):
-            if not _take(found, row):
-                return found
+            if not _take(rows, row):
+                return rows
     except (StoreError, OSError) as error:
-        found = Rows({}, (), 0, 0, 0)
+        rows = JournalRows({}, (), 0, 0, 0)
         for row in _readable(path):
-            if not _take(found, row):
+            if not _take(rows, row):
                 break
         problem = error.message if isinstance(error, StoreError) else f"{path} cannot be read: {error.strerror}"
-        found.problem = "; ".join(filter(None, (problem, found.problem)))
-    return found
+        rows.problem = "; ".join(filter(None, (problem, rows.problem)))
+    return rows
 
 
 def more_rows(run_dir: Path, offset: int, most: int) -> tuple[list[TrialRow], int]:
@@ -178,8 +180,8 @@ def more_rows(run_dir: Path, offset: int, most: int) -> tuple[list[TrialRow], in
     for line in lines:
         try:
             rows.append(_read(line, 0, offset))
-        except wire.WireError:
-            # It is shown as a problem once the run is read as a whole.
+        except codec.WireError:
+            # Such a line is shown as a problem once the run is read as a whole.
             continue
     return rows, end
 
@@ -187,27 +189,27 @@ def more_rows(run_dir: Path, offset: int, most: int) -> tuple[list[TrialRow], in
 def file_problem(path: Path, most_bytes: int | None = None) -> str | None:
     """Return why a file of a record is not read: only a regular one is, with so many bytes; None if it is missing."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return None
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}"
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return f"{path} is not a file, so it is not read"
-    return f"{path} is too large to be read" if most_bytes is not None and found.st_size > most_bytes else None
+    return f"{path} is too large to be read" if most_bytes is not None and status.st_size > most_bytes else None
 
 
-def _take(found: Rows, row: TrialRow) -> bool:
-    before = found.rows.get(row.key)
-    found.lines += 1
-    found.offset = row.offset + row.size
-    found.grown += row.grown or 0
-    found.looks += () if row.look is None else (row.look,)
+def _take(rows: JournalRows, row: TrialRow) -> bool:
+    before = rows.rows.get(row.key)
+    rows.lines += 1
+    rows.offset = row.offset + row.size
+    rows.grown += row.grown or 0
+    rows.looks += () if row.look is None else (row.look,)
     if before is None or not before.done:
-        if before is None and len(found.rows) == MOST_ROWS:
-            found.problem = f"it has more than {MOST_ROWS:,} trials, and only the first are shown"
+        if before is None and len(rows.rows) == MOST_ROWS:
+            rows.problem = f"it has more than {MOST_ROWS:,} trials, and only the first are shown"
             return False
-        found.rows[row.key] = row
+        rows.rows[row.key] = row
     return True
 
 
@@ -221,7 +223,7 @@ def _readable(path: Path) -> Iterator[TrialRow]:
                 return
             for line in lines:
                 number += 1
-                with suppress(wire.WireError):
+                with suppress(codec.WireError):
                     yield _read(line, number, offset)
                 offset += len(line)
             offset = end
@@ -230,6 +232,6 @@ def _readable(path: Path) -> Iterator[TrialRow]:
 
 
 def _read(raw: bytes, number: int, offset: int) -> TrialRow:
-    row = read_as(raw, TrialRow)
+    row = codec.decode(raw, TrialRow)
     row.number, row.offset, row.size, row.link = number, offset, len(raw), link_of(raw)
     return row

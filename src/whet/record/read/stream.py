@@ -10,28 +10,28 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from whet.dataclass import dataclass
 from whet.errors import StoreError
 from whet.grade.evidence import events_path, read_events
-from whet.model import wire
-from whet.model.run import Attempt, TrialResult
-from whet.model.seen import Event
+from whet.model import codec
+from whet.model.events import Event
+from whet.model.run import AttemptResult, TrialResult
 from whet.model.session import SessionSummary
 from whet.reading.files import open_file
-from whet.record.chain import Line, changed, is_done, read_line
-from whet.record.folder import JOURNAL_FILE, RESULTS_FILE
-from whet.record.recorded_run import read_session
+from whet.record.document import ResultsPart
+from whet.record.folder import JOURNAL_FILE
+from whet.record.journal.chain import JournalLine, change_error, is_done, read_line
+from whet.record.read.run import read_session
+from whet.record.results_file import ResultsFile
 from whet.record.run_file import RunFile, read_run_file
-from whet.record.verifying import check_each_line, check_files
+from whet.record.verify.verify import check_each_line, check_files
 
 _READ = frozenset(("session.json", "events.jsonl", "transcript.jsonl"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedAttempt:
+class RecordedAttempt(Struct, frozen=True, kw_only=True):
     """One attempt and its session, if there was one; events are read when you use them."""
 
-    attempt: Attempt
+    attempt: AttemptResult
     folder: Path
     session: SessionSummary | None
 
@@ -42,14 +42,13 @@ class RecordedAttempt:
             return
         try:
             yield from read_events(path)
-        except wire.WireError as error:
+        except codec.WireError as error:
             # A program that prints something else than events leaves such a transcript, and its trial has failed.
             if path.name == "events.jsonl":
                 raise StoreError(f"{path} cannot be read: {error}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedTrial:
+class RecordedTrial(Struct, frozen=True, kw_only=True):
     """How a trial ended, and what is known of its case and runner."""
 
     run: str
@@ -61,44 +60,33 @@ class RecordedTrial:
     run_dir: Path
 
     def attempts(self) -> Iterator[RecordedAttempt]:
-        """Yield every attempt, in order; the oldest records have only the one that decided."""
-        result = self.result
-        alone = Attempt(
-            number=1,
-            status=result.status,
-            duration_s=result.duration_s,
-            artifact_dir=result.artifact_dir,
-            failure=result.failure,
-            usage=result.usage,
-        )
-        for attempt in result.attempts or (alone,):
+        """Yield every attempt, in order."""
+        for attempt in self.result.attempts:
             folder = self.run_dir / attempt.artifact_dir
             yield RecordedAttempt(attempt=attempt, folder=folder, session=read_session(folder))
 
 
-class _Execution(Struct):
+class _ExecutionFacts(Struct):
     runner: str
-    arm: str | None = None
-    # What an older whet called an arm.
-    variant: str = "default"
+    arm: str
     agent: str | None = None
     model: str | None = None
 
 
-class _Case(Struct):
+class _CaseFacts(Struct):
     id: str
     tags: tuple[str, ...] = ()
     weight: float | None = None
-    executions: tuple[_Execution, ...] = ()
+    executions: tuple[_ExecutionFacts, ...] = ()
 
 
-class _Heads(Struct):
+class _CaseHeads(ResultsPart):
     """What results.json says and the journal does not; trials are passed over."""
 
-    cases: tuple[_Case, ...] = ()
+    cases: tuple[_CaseFacts, ...] = ()
 
 
-class _Place(Struct, frozen=True):
+class _LinePosition(Struct, frozen=True):
     """Where a line is; its hash, because it is read later than it was checked."""
 
     order: tuple[int, int]
@@ -124,8 +112,8 @@ class TrialStream:
     @property
     def missing(self) -> int:
         """How many of its trials have not ended."""
-        planned = (self.asked.trials or 0) + self.added * len(self.asked.plan)
-        return max(0, planned - sum(place.done for place in self._places))
+        due = (self.asked.trials or 0) + self.added * len(self.asked.plan)
+        return max(0, due - sum(place.done for place in self._places))
 
     def __iter__(self) -> Iterator[RecordedTrial]:
         """Yield each trial; raises `RecordChanged` if a file that is read has changed since its trial ended."""
@@ -137,24 +125,24 @@ class TrialStream:
                 file.seek(place.offset)
                 raw = file.read(place.size)
                 if hashlib.sha256(raw).digest() != place.digest:
-                    raise changed(path, f"line {place.number} changes while it is read", self.run_dir)
+                    raise change_error(path, f"line {place.number} changes while it is read", self.run_dir)
                 yield self._trial(read_line(raw, place.number, place.offset))
 
-    def _find(self) -> list[_Place]:
+    def _find(self) -> list[_LinePosition]:
         """Check the journal, and return the line that counts for each trial, in declared order."""
         executions = {line.rpartition(" x")[0]: number for number, line in enumerate(self.asked.plan)}
-        unplanned = count(len(executions))
-        found: dict[str, _Place] = {}
+        next_numbers = count(len(executions))
+        places: dict[str, _LinePosition] = {}
         for line in check_each_line(self.run_dir):
             self.added += line.grown or 0
             key = line.result.key
             name = str(key)
-            if name in found and found[name].done:
+            if name in places and places[name].done:
                 continue
             execution = f"{key.case}@{key.runner}/{key.arm}"
             if execution not in executions:
-                executions[execution] = next(unplanned)
-            found[name] = _Place(
+                executions[execution] = next(next_numbers)
+            places[name] = _LinePosition(
                 order=(executions[execution], key.number),
                 number=line.number,
                 offset=line.offset,
@@ -162,9 +150,9 @@ class TrialStream:
                 digest=hashlib.sha256(line.raw).digest(),
                 done=is_done(line.result),
             )
-        return sorted(found.values(), key=lambda place: place.order)
+        return sorted(places.values(), key=lambda place: place.order)
 
-    def _trial(self, line: Line) -> RecordedTrial:
+    def _trial(self, line: JournalLine) -> RecordedTrial:
         check_files(self.run_dir, (line,), lambda path: path.rpartition("/")[2] in _READ, workspaces=False)
         key = line.result.key
         case, execution = self._heads.get((key.case, key.runner, key.arm), (None, None))
@@ -179,17 +167,13 @@ class TrialStream:
         )
 
     @cached_property
-    def _heads(self) -> dict[tuple[str, str, str], tuple[_Case, _Execution]]:
+    def _heads(self) -> dict[tuple[str, str, str], tuple[_CaseFacts, _ExecutionFacts]]:
         """What is known of each execution; nothing if the run was killed, because it has no results."""
-        path = self.run_dir / RESULTS_FILE
-        if not path.exists():
+        heads = ResultsFile(self.run_dir).read(_CaseHeads)
+        if heads is None:
             return {}
-        try:
-            heads = wire.decode_file(path, _Heads)
-        except (OSError, wire.WireError) as error:
-            raise StoreError(f"{path} cannot be read: {error}") from error
         return {
-            (case.id, each.runner, each.arm or each.variant): (case, each)
+            (case.id, execution.runner, execution.arm): (case, execution)
             for case in heads.cases
-            for each in case.executions
+            for execution in case.executions
         }

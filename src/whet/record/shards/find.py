@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from whet.errors import RecordChanged, StoreError, UsageError
-from whet.model import wire
+from whet.model import codec
 from whet.model.run import TrialKey
 from whet.reading.text import count, path_for_people, quoted
 from whet.record.batches import find_batch, read_batch
-from whet.record.chain import is_done
 from whet.record.folder import (
     BATCH_FILE,
     JOURNAL_FILE,
-    RESULTS_FILE,
     RUN_FILE,
     SOURCES_FILE,
     file_hash,
     find_run_folder,
     is_locked,
 )
-from whet.record.recomputing import Heads
-from whet.record.run_file import RunFile, ShardFacts, placeless, read_run_file
-from whet.record.sources import Source
-from whet.record.verifying import check_each_line, verify
+from whet.record.journal.chain import is_done
+from whet.record.results_file import ResultsFile
+from whet.record.run_file import RunFile, ShardFacts, read_run_file, remove_places
+from whet.record.sources import SourceFile
+from whet.record.verify.recompute import Heads
+from whet.record.verify.verify import check_each_line, verify
 
 # How deep runs lie in a folder of artifacts: JOB/.whet/runs/RUN.
 _DEEPEST = 5
@@ -37,8 +38,7 @@ _TAR = "if it was uploaded, pack it with tar: archives of other kinds lose modes
 _PARTIAL = "or merge what there is with --partial, and go on with it by --resume"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShardRun:
+class ShardRun(Struct, frozen=True, kw_only=True, dict=True):
     """The record of a shard, whole as far as it goes."""
 
     folder: Path
@@ -70,15 +70,12 @@ class ShardRun:
     @cached_property
     def heads(self) -> Heads | None:
         """What its results say and the journal does not; None if they are not of all lines."""
-        path = self.folder / RESULTS_FILE
-        if self.missing > 0 or not path.exists():
-            return None
-        heads = wire.decode_file(path, Heads)
-        return heads if heads.record.lines == self.lines else None
+        heads = None if self.missing > 0 else ResultsFile(self.folder).read(Heads)
+        return heads if heads is not None and heads.record.lines == self.lines else None
 
     def of_all(self, value: Any) -> str:
         """Return *value* of its record as text that is the same on every machine."""
-        return placeless(wire.encode(value).decode(), self.shard.places)
+        return remove_places(codec.encode(value).decode(), self.shard.places)
 
 
 def find_records(references: Iterable[str], output_dir: Path) -> tuple[list[Path], list[Path]]:
@@ -86,8 +83,8 @@ def find_records(references: Iterable[str], output_dir: Path) -> tuple[list[Path
 
     The second are those in such folders that are no shards, and that you did not name.
     """
-    found: dict[Path, None] = {}
-    passed: dict[Path, None] = {}
+    records: dict[Path, None] = {}
+    skipped_records: dict[Path, None] = {}
     for reference in references:
         if not reference.strip():
             # An unset shell variable does not mean the current folder.
@@ -96,24 +93,24 @@ def find_records(references: Iterable[str], output_dir: Path) -> tuple[list[Path
         if batch is not None:
             folders = [run for _, run in read_batch(batch)]
         elif Path(reference).is_dir() and not (Path(reference) / RUN_FILE).is_file():
-            folders, others = _shards_below(reference)
-            passed |= dict.fromkeys(others)
+            folders, runs = _shards_below(reference)
+            skipped_records |= dict.fromkeys(runs)
         else:
             folders = [find_run_folder(reference, output_dir)]
-        found |= dict.fromkeys(folders)
-    return list(found), [path for path in passed if path not in found]
+        records |= dict.fromkeys(folders)
+    return list(records), [path for path in skipped_records if path not in records]
 
 
 def _shards_below(reference: str) -> tuple[list[Path], list[Path]]:
     """Return the shards below a folder, and the runs that are none; raises if there is no shard."""
     runs = dict(_below(Path(reference).resolve()))
-    shards = [path for path, asked in runs.items() if _is_shard(asked)]
-    others = [path for path, asked in runs.items() if not _is_shard(asked) and not asked.merged]
+    shards = [path for path, run_file in runs.items() if _is_shard(run_file)]
+    non_shards = [path for path, run_file in runs.items() if not _is_shard(run_file) and not run_file.merged]
     if shards:
-        return shards, others
-    if others:
+        return shards, non_shards
+    if non_shards:
         raise UsageError(
-            f"there is no shard in {reference}, only {count(len(others), 'run')} of another kind",
+            f"there is no shard in {reference}, only {count(len(non_shards), 'run')} of another kind",
             hint="name runs that were started with --shard",
         )
     if runs:
@@ -121,10 +118,10 @@ def _shards_below(reference: str) -> tuple[list[Path], list[Path]]:
     raise UsageError(f"there is no run in {reference}", hint="name the folders of runs, or one above them")
 
 
-def _is_shard(asked: RunFile) -> bool:
+def _is_shard(run_file: RunFile) -> bool:
     """Return whether it was run as a shard, by any version of whet."""
-    dealt = asked.shard is not None or asked.selection.shard is not None
-    return dealt and not asked.merged and not asked.regraded_from
+    dealt = run_file.shard is not None or run_file.selection.shard is not None
+    return dealt and not run_file.merged and not run_file.regraded_from
 
 
 def _below(folder: Path, depth: int = _DEEPEST) -> Iterator[tuple[Path, RunFile]]:
@@ -133,57 +130,52 @@ def _below(folder: Path, depth: int = _DEEPEST) -> Iterator[tuple[Path, RunFile]
         if path.is_symlink() or not path.is_dir():
             continue
         if (path / RUN_FILE).is_file():
-            asked = read_run_file(path)
-            if asked.command != _AUDIT:
-                yield path, asked
+            run_file = read_run_file(path)
+            if run_file.command != _AUDIT:
+                yield path, run_file
         elif not (path / BATCH_FILE).is_file():
             yield from _below(path, depth - 1)
 
 
 def read_shard(folder: Path) -> ShardRun:
     """Read the record of a shard; refuses one that was changed, and one that is none."""
-    asked, shard = read_run_file(folder), None
-    if asked.merged:
+    run_file, shard = read_run_file(folder), None
+    if run_file.merged:
         raise UsageError(f"{folder} is merged already", hint="name the shards that it was merged from")
-    if asked.regraded_from:
+    if run_file.regraded_from:
         raise UsageError(
-            f"{folder} regrades {asked.regraded_from}", hint="merge the shards, and regrade what they are merged into"
+            f"{folder} regrades {run_file.regraded_from}",
+            hint="merge the shards, and regrade what they are merged into",
         )
-    shard = asked.shard
+    shard = run_file.shard
     if shard is None:
-        old = asked.selection.shard is not None
-        raise UsageError(
-            f"{folder} is a run of an older whet, which did not say what its shards are parts of"
-            if old
-            else f"{folder} is not a shard",
-            hint="run the shards again" if old else "name runs that were started with --shard",
-        )
+        raise UsageError(f"{folder} is not a shard", hint="name runs that were started with --shard")
     if is_locked(folder):
         raise UsageError(f"{folder} is in use by another whet", hint="wait until it has ended")
-    verified = verify(folder)
-    if verified.problems:
-        path, _, what = verified.problems[0].partition(": ")
-        more = f", and {len(verified.problems) - 1} more" if len(verified.problems) > 1 else ""
+    verification = verify(folder)
+    if verification.problems:
+        path, _, what = verification.problems[0].partition(": ")
+        more = f", and {len(verification.problems) - 1} more" if len(verification.problems) > 1 else ""
         raise RecordChanged(
             f"{folder / path}: {what}{more}", hint=f"{_TAR}\nwhet verify {folder} lists all that does not fit"
         )
-    done: set[TrialKey] = set()
-    grown: list[int] = []
+    keys: set[TrialKey] = set()
+    extensions: list[int] = []
     for line in check_each_line(folder):
-        done |= {line.result.key} if is_done(line.result) else set()
-        grown += [line.grown] if line.grown else []
+        keys |= {line.result.key} if is_done(line.result) else set()
+        extensions += [line.grown] if line.grown else []
     return ShardRun(
         folder=folder,
-        asked=asked,
+        asked=run_file,
         shard=shard,
-        lines=verified.lines,
-        link=verified.link,
-        done=len(done),
-        grown=tuple(grown),
+        lines=verification.lines,
+        link=verification.link,
+        done=len(keys),
+        grown=tuple(extensions),
     )
 
 
-def grouped(runs: Sequence[ShardRun], free: Collection[str], *, partial: bool) -> dict[str, list[ShardRun]]:
+def group_shards(runs: Sequence[ShardRun], free: Collection[str], *, partial: bool) -> dict[str, list[ShardRun]]:
     """Return the shards of each suite, in order, each once; refuses what does not belong together, or is missing.
 
     *free* are the settings that change no result.
@@ -209,23 +201,23 @@ def grouped(runs: Sequence[ShardRun], free: Collection[str], *, partial: bool) -
 
 def _each_once(runs: Sequence[ShardRun]) -> list[ShardRun]:
     """Return each shard once, in order; of two copies of one record, the one that goes further."""
-    found: dict[int, ShardRun] = {}
+    shards: dict[int, ShardRun] = {}
     for run in runs:
         if run.shard.of != runs[0].shard.of:
             raise _apart(runs[0], run, f"the suite was dealt in {runs[0].shard.of} and in {run.shard.of} shards")
-        other = found.setdefault(run.shard.number, run)
-        if other is run:
+        twin = shards.setdefault(run.shard.number, run)
+        if twin is run:
             continue
-        shorter, longer = sorted((other, run), key=lambda each: (each.lines, each.heads is not None))
+        shorter, longer = sorted((twin, run), key=lambda shard: (shard.lines, shard.heads is not None))
         if not _goes_on(shorter.folder, longer.folder):
             raise _apart(
-                other,
+                twin,
                 run,
                 "it is there twice, with different results",
                 hint="name the one that counts, and leave the other out",
             )
-        found[run.shard.number] = longer
-    return [found[number] for number in sorted(found)]
+        shards[run.shard.number] = longer
+    return [shards[number] for number in sorted(shards)]
 
 
 def _goes_on(shorter: Path, longer: Path) -> bool:
@@ -233,13 +225,13 @@ def _goes_on(shorter: Path, longer: Path) -> bool:
     if file_hash(shorter / RUN_FILE) != file_hash(longer / RUN_FILE):
         return False
     journal = shorter / JOURNAL_FILE
-    lines = [line.raw for line in check_each_line(shorter)] if journal.exists() else []
-    return all(one == other.raw for one, other in zip(lines, check_each_line(longer), strict=False))
+    beginning = [line.raw for line in check_each_line(shorter)] if journal.exists() else []
+    return all(raw == line.raw for raw, line in zip(beginning, check_each_line(longer), strict=False))
 
 
-def _apart(one: ShardRun, other: ShardRun, why: str, hint: str | None = None) -> UsageError:
+def _apart(first: ShardRun, second: ShardRun, why: str, hint: str | None = None) -> UsageError:
     return UsageError(
-        f"{other.title} cannot be merged with {one.title}: {why}", hint=hint or "name the shards of one run"
+        f"{second.title} cannot be merged with {first.title}: {why}", hint=hint or "name the shards of one run"
     )
 
 
@@ -250,7 +242,10 @@ _COMMON: dict[str, _Fact] = {
     "their skills differ": lambda asked: asked.skill_digest,
     "their arms differ": lambda asked: (asked.arm_facts, asked.baseline, asked.commits),
     "their selections differ": lambda asked: replace(asked.selection, shard=None),
-    "their options differ": lambda asked: (asked.command, asked.model, asked.in_place, asked.fail_fast, asked.strict),
+    "their options differ": lambda asked: (
+        *(asked.command, asked.model, asked.in_place, asked.fail_fast, asked.strict),
+        asked.reading,
+    ),
 }
 
 
@@ -259,15 +254,15 @@ def _refuse_other(first: ShardRun, run: ShardRun, free: Collection[str]) -> None
     for what, fact in _COMMON.items():
         if first.of_all(fact(first.asked)) != run.of_all(fact(run.asked)):
             raise _apart(first, run, what)
-    for key, one, other in _settings(first, run):
-        if one != other and key not in free:
-            raise _apart(first, run, f"the setting {key} is {one} in one, and {other} in the other")
+    for key, value, second_value in _settings(first, run):
+        if value != second_value and key not in free:
+            raise _apart(first, run, f"the setting {key} is {value} in one, and {second_value} in the other")
     if first.shard.content != run.shard.content:
         raise _apart(first, run, "they are parts of different plans")
     if source := next(_other_sources(first, run), None):
         raise _apart(first, run, f"agents did not start from the same {source}")
     if first.grown != run.grown:
-        more = [f"by {count(sum(each.grown), 'trial')}" if each.grown else "by none" for each in (first, run)]
+        more = [f"by {count(sum(shard.grown), 'trial')}" if shard.grown else "by none" for shard in (first, run)]
         raise _apart(
             first,
             run,
@@ -279,50 +274,51 @@ def _refuse_other(first: ShardRun, run: ShardRun, free: Collection[str]) -> None
 
 
 def _settings(first: ShardRun, run: ShardRun) -> Iterator[tuple[str, str, str]]:
-    """Yield each setting of either, with its value in both."""
-    one, other = (
-        {row.key: placeless(row.value, each.shard.places) for row in each.asked.settings} for each in (first, run)
+    """Yield each setting of either shard, with its value in both."""
+    values, second_values = (
+        {row.key: remove_places(row.value, shard.shard.places) for row in shard.asked.settings}
+        for shard in (first, run)
     )
-    for key in one | other:
-        yield key, one.get(key, "not set"), other.get(key, "not set")
+    for key in values | second_values:
+        yield key, values.get(key, "not set"), second_values.get(key, "not set")
 
 
 def _other_sources(first: ShardRun, run: ShardRun) -> Iterator[str]:
     """Yield the files that agents of the two started from and that are not the same."""
-    one, other = _sources(first), _sources(run)
-    return (path for path in sorted({*one, *other}) if one.get(path) != other.get(path))
+    sources, second_sources = _sources(first), _sources(run)
+    return (path for path in sorted({*sources, *second_sources}) if sources.get(path) != second_sources.get(path))
 
 
 def _sources(run: ShardRun) -> dict[str, tuple[object, ...]]:
     if run.asked.sources is None:
         return {}
     try:
-        found = wire.decode_file(run.folder / SOURCES_FILE, dict[str, Source])
-    except (OSError, wire.WireError) as error:
+        files = codec.decode_file(run.folder / SOURCES_FILE, dict[str, SourceFile])
+    except (OSError, codec.WireError) as error:
         raise StoreError(f"{run.folder / SOURCES_FILE} cannot be read: {error}") from error
     # A checkout gives new times to files, and its umask decides who else may read them.
     return {
-        placeless(path, run.shard.places): (each.mode & 0o100, each.size, each.digest) for path, each in found.items()
+        remove_places(path, run.shard.places): (source.mode & 0o100, source.size, source.digest)
+        for path, source in files.items()
     }
 
 
 def _refuse_missing(groups: dict[str, list[ShardRun]], unseen: Sequence[str]) -> None:
     """Refuse a merge of which something is missing: a whole shard, or trials of one."""
     first = next(iter(groups.values()))[0]
-    given = {run.typed_number(run.shard.number) for group in groups.values() for run in group}
-    missing = {
-        group[0].typed_number(number)
-        for group in groups.values()
-        for number in range(1, min(group[0].shard.of, group[0].shard.pieces) + 1)
-        if number not in {run.shard.number for run in group}
-    }
+    numbers = {run.typed_number(run.shard.number) for group in groups.values() for run in group}
+    missing: set[int] = set()
+    for group in groups.values():
+        shard = group[0].shard
+        due = set(range(1, min(shard.of, shard.pieces) + 1))
+        missing |= {group[0].typed_number(number) for number in due - {run.shard.number for run in group}}
     # Of a suite of which nothing is there, any of the others may have a part.
-    missing |= set(range(1, first.shard.of + 1)) - given if unseen else set()
+    missing |= set(range(1, first.shard.of + 1)) - numbers if unseen else set()
     if missing:
-        named = quoted([f"{number}/{first.shard.of}" for number in sorted(missing)])
+        names = quoted([f"{number}/{first.shard.of}" for number in sorted(missing)])
         of = f" (of {quoted(unseen)} there is none)" if unseen else ""
         raise UsageError(
-            f"not all shards are there: {named} {'is' if len(missing) == 1 else 'are'} missing{of}",
+            f"not all shards are there: {names} {'is' if len(missing) == 1 else 'are'} missing{of}",
             hint=f"run what is missing as the others, with --shard {min(missing)}/{first.shard.of}; {_PARTIAL}",
         )
     for run in (run for group in groups.values() for run in group if run.heads is None):

@@ -13,47 +13,45 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
-from whet.dataclass import dataclass
 from whet.errors import RecordChanged, StoreError, WorkspaceError
-from whet.ground.copying import copy_tree, remove_tree
 from whet.model.run import RunInfo, TrialResult
 from whet.model.suite import WorkspaceSpec
 from whet.reading.files import read_file
-from whet.record.chain import Line, changed
+from whet.record.file_hashes import trial_folder
 from whet.record.folder import (
+    CONTENTS_FILE,
     JOURNAL_FILE,
     RUN_FILE,
-    SKILLS_FILE,
     SOURCES_FILE,
     SPENT_FILE,
     create_run_folder,
     file_hash,
     open_new,
 )
-from whet.record.inside import is_inside
-from whet.record.journal import FREE_SPACE, Journal, Spent
+from whet.record.journal.chain import JournalLine, change_error
+from whet.record.journal.journal import FREE_SPACE, Journal, SpendingFile
 from whet.record.notes import NOTES_FILE, read_notes
-from whet.record.recomputing import HeadOfCase, Heads, plan_of
 from whet.record.results import JournalResults, write_results
-from whet.record.run_file import MergedFrom, RunFile, write_run_file
-from whet.record.sealing import trial_folder
-from whet.record.shards import ShardRun
-from whet.record.verifying import check_each_line, verify
+from whet.record.run_file import RunFile, ShardOrigin, write_run_file
+from whet.record.safe_open import is_inside
+from whet.record.shards.find import ShardRun
+from whet.record.verify.recompute import HeadOfCase, Heads, plan_of
+from whet.record.verify.verify import check_each_line, verify
 from whet.version import __version__
+from whet.workspace.copy import copy_tree, remove_tree
 
 _PREFIX = ".merge-"
 _WORKSPACES, _IMAGES = "workspaces", "images"
 _NUMBERED = re.compile(r"(.+?)(?:-\d+)?(\.[^.]*)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
+class MergedRecord(Struct, frozen=True, kw_only=True):
     """A record that shards were merged into; `results` are those of a run that is finished."""
 
     info: RunInfo
@@ -62,7 +60,7 @@ class Merged:
     results: JournalResults | None
     trials: int
 
-    def in_place(self, output_dir: Path) -> Merged:
+    def in_place(self, output_dir: Path) -> MergedRecord:
         """Move the record to *output_dir*, in one step."""
         place = output_dir / self.info.run_dir.name
         self.info.run_dir.rename(place)
@@ -70,41 +68,41 @@ class Merged:
 
 
 @contextmanager
-def merging_in(output_dir: Path) -> Iterator[Path]:
+def merge_folder(output_dir: Path) -> Iterator[Path]:
     """Make a folder in *output_dir* for records that are not whole yet, and remove it in the end."""
     # Whether runs can be kept there at all.
     create_run_folder(output_dir).rmdir()
     for left in output_dir.glob(f"{_PREFIX}*"):
         _remove_abandoned(left)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=output_dir))
-    held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
     finally:
         remove_tree(folder)
-        os.close(held)
+        os.close(lock)
 
 
 def _remove_abandoned(folder: Path) -> None:
     """Remove what a merge left that was killed; one that is under way holds its folder."""
     with suppress(OSError):
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove_tree(folder)
         finally:
-            os.close(held)
+            os.close(lock)
 
 
-def write_merged(shards: Sequence[ShardRun], into: Path) -> Merged:
+def write_merged(shards: Sequence[ShardRun], into: Path) -> MergedRecord:
     """Write the record of all *shards*, which belong together, to a new folder in *into*, and verify it."""
     run_dir = create_run_folder(into)
-    asked = _asked(shards)
-    for name in (SOURCES_FILE, SKILLS_FILE):
+    run_file = _merge_run_files(shards)
+    for name in (SOURCES_FILE, CONTENTS_FILE):
         if (shards[0].folder / name).exists():
             shutil.copyfile(shards[0].folder / name, run_dir / name)
-    write_run_file(run_dir, asked)
+    write_run_file(run_dir, run_file)
     for shard in shards:
         _copy_trials(shard, run_dir)
         _append_lines(shard.folder / SPENT_FILE, run_dir / SPENT_FILE)
@@ -112,19 +110,19 @@ def write_merged(shards: Sequence[ShardRun], into: Path) -> Merged:
         read_notes(shard.folder)
         _append_lines(shard.folder / NOTES_FILE, run_dir / NOTES_FILE)
         _copy_apart(shard.folder / _IMAGES, run_dir / _IMAGES)
-    kept = _copy_shared(shards, run_dir)
+    hashes = _copy_shared(shards, run_dir)
     journal = _write_journal(shards, run_dir)
-    merged = _with_results(shards, asked, run_dir, journal, kept)
-    found = verify(run_dir)
-    if found.problems:
+    record = _with_results(shards, run_file, run_dir, journal, hashes)
+    verification = verify(run_dir)
+    if verification.problems:
         raise RecordChanged(
-            f"the shards changed while they were merged, and nothing was written: {found.problems[0]}",
+            f"the shards changed while they were merged, and nothing was written: {verification.problems[0]}",
             hint="merge them again when nothing else writes to them",
         )
-    return merged
+    return record
 
 
-def _asked(shards: Sequence[ShardRun]) -> RunFile:
+def _merge_run_files(shards: Sequence[ShardRun]) -> RunFile:
     """Return what all shards together were asked; what differs by machine is that of the first."""
     first = shards[0]
     return structs.replace(
@@ -135,10 +133,11 @@ def _asked(shards: Sequence[ShardRun]) -> RunFile:
         fingerprint=first.shard.fingerprint,
         # A case whose executions are in two shards may be void in one of them only.
         voided={case: by for shard in reversed(shards) for case, by in shard.asked.voided.items()},
+        warnings=tuple(dict.fromkeys(warning for shard in shards for warning in shard.asked.warnings)),
         shard=None,
         pile=None,
         merged=tuple(
-            MergedFrom(
+            ShardOrigin(
                 run=shard.folder.name,
                 shard=shard.shard.number,
                 seed=shard.asked.seed,
@@ -153,10 +152,10 @@ def _asked(shards: Sequence[ShardRun]) -> RunFile:
 
 
 def _copy_trials(shard: ShardRun, run_dir: Path) -> None:
-    planned = {line.rpartition(" x")[0] for line in shard.asked.plan}
+    executions = {line.rpartition(" x")[0] for line in shard.asked.plan}
     for line in check_each_line(shard.folder):
         key = line.result.key
-        if f"{key.case}@{key.runner}/{key.arm}" not in planned:
+        if f"{key.case}@{key.runner}/{key.arm}" not in executions:
             raise _foreign(shard, line, f"is about {key}, which this shard was not asked")
         for where in _folders(line.result):
             source = shard.folder / where
@@ -168,12 +167,12 @@ def _copy_trials(shard: ShardRun, run_dir: Path) -> None:
 
 def _folders(result: TrialResult) -> list[str]:
     """Return the folder of all attempts, and those of kept workspaces."""
-    kept = (attempt.workspace_dir for attempt in result.attempts)
-    return [trial_folder(result), *filter(None, (result.workspace_dir, *kept))]
+    workspaces = (attempt.workspace_dir for attempt in result.attempts)
+    return [trial_folder(result), *filter(None, (result.workspace_dir, *workspaces))]
 
 
-def _foreign(shard: ShardRun, line: Line, what: str) -> RecordChanged:
-    return changed(shard.folder / JOURNAL_FILE, f"line {line.number} {what}", shard.folder)
+def _foreign(shard: ShardRun, line: JournalLine, what: str) -> RecordChanged:
+    return change_error(shard.folder / JOURNAL_FILE, f"line {line.number} {what}", shard.folder)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -192,24 +191,24 @@ def _append_lines(source: Path, target: Path) -> None:
             file.write(before + b"".join(line for line in read_file(source).splitlines(True) if line.endswith(b"\n")))
 
 
-def _copy_apart(source: Path, target: Path, renamed: dict[str, str] | None = None) -> None:
-    """Copy what is in a folder, under other names if there is something of the same name; notes them in *renamed*."""
+def _copy_apart(source: Path, target: Path, new_names: dict[str, str] | None = None) -> None:
+    """Copy what is in a folder, under other names if there is something of the same name; notes them in *new_names*."""
     for path in sorted(source.iterdir()) if source.is_dir() and not source.is_symlink() else ():
         target.mkdir(exist_ok=True)
-        copy = next(each for each in (target / name for name in _names(path.name)) if not os.path.lexists(each))
+        copy = next(place for place in (target / name for name in _names(path.name)) if not os.path.lexists(place))
         if path.is_dir() and not path.is_symlink():
             _copy(path, copy)
         else:
             shutil.copy2(path, copy, follow_symlinks=False)
-        if renamed is not None:
-            renamed[path.name] = copy.name
+        if new_names is not None:
+            new_names[path.name] = copy.name
 
 
 def _names(name: str) -> Iterator[str]:
     """Yield *name*, and then the same with numbers, as whet numbers shared workspaces."""
     yield name
-    found = _NUMBERED.fullmatch(name)
-    base, suffix = (found[1], found[2] or "") if found else (name, "")
+    match = _NUMBERED.fullmatch(name)
+    base, suffix = (match[1], match[2] or "") if match else (name, "")
     yield from (f"{base}-{number}{suffix}" for number in count(2))
 
 
@@ -219,14 +218,14 @@ def _copy_shared(shards: Sequence[ShardRun], run_dir: Path) -> dict[str, str]:
         return {}
     hashes: dict[str, str] = {}
     for shard in shards:
-        renamed: dict[str, str] = {}
-        _copy_apart(shard.folder / _WORKSPACES, run_dir / _WORKSPACES, renamed)
-        known = shard.heads.record.workspaces if shard.heads else {}
-        for old, new in renamed.items():
-            listed = shard.folder / f"{old}.json"
-            if listed.is_file():
-                shutil.copyfile(listed, run_dir / f"{new}.json")
-            if due := known.get(f"{_WORKSPACES}/{old}"):
+        new_names: dict[str, str] = {}
+        _copy_apart(shard.folder / _WORKSPACES, run_dir / _WORKSPACES, new_names)
+        known_hashes = shard.heads.record.workspaces if shard.heads else {}
+        for old, new in new_names.items():
+            list_file = shard.folder / f"{old}.json"
+            if list_file.is_file():
+                shutil.copyfile(list_file, run_dir / f"{new}.json")
+            if due := known_hashes.get(f"{_WORKSPACES}/{old}"):
                 hashes[f"{_WORKSPACES}/{new}"] = due
     return hashes
 
@@ -234,59 +233,66 @@ def _copy_shared(shards: Sequence[ShardRun], run_dir: Path) -> dict[str, str]:
 def _write_journal(shards: Sequence[ShardRun], run_dir: Path) -> Journal:
     """Write the lines of all shards as one chain: first those of the plan, then those of each time it grew."""
     journal = Journal(run_dir / JOURNAL_FILE)
-    for stage, grown in enumerate((None, *shards[0].grown)):
-        if grown:
-            journal.grow(grown)
+    for stage, trials in enumerate((None, *shards[0].grown)):
+        if trials:
+            journal.grow(trials)
         for shard in shards:
-            reached = 0
+            passed_stages = 0
             for line in check_each_line(shard.folder):
-                reached += bool(line.grown)
-                if reached == stage:
+                passed_stages += bool(line.grown)
+                if passed_stages == stage:
                     journal.append(line.result, line.files)
     journal.sync()
     return journal
 
 
 def _with_results(
-    shards: Sequence[ShardRun], asked: RunFile, run_dir: Path, journal: Journal, kept: dict[str, str]
-) -> Merged:
+    shards: Sequence[ShardRun], run_file: RunFile, run_dir: Path, journal: Journal, hashes: dict[str, str]
+) -> MergedRecord:
     """Write results.json if every trial has ended: those of an unfinished run come with its resume."""
-    found = [shard.heads for shard in shards if shard.heads]
-    whole = len(found) == len(shards) and sum(shard.done for shard in shards) >= _due(asked, shards)
-    first = found[0] if found else None
-    origins = (row.origin for row in asked.settings)
+    heads_of_shards = [shard.heads for shard in shards if shard.heads]
+    is_finished = len(heads_of_shards) == len(shards) and sum(shard.done for shard in shards) >= _due(run_file, shards)
+    first = heads_of_shards[0] if heads_of_shards else None
+    origins = (row.origin for row in run_file.settings)
     info = RunInfo(
         run_id=run_dir.name,
         run_dir=run_dir,
-        suite=asked.suite or "",
-        suite_path=Path(asked.suite_path or ""),
-        started_at=min((heads.started_at for heads in found), default=""),
+        suite=run_file.suite or "",
+        suite_path=Path(run_file.suite_path or ""),
+        started_at=min((heads.started_at for heads in heads_of_shards), default=""),
         sandbox=first.sandbox if first else "",
         version=__version__,
-        command=asked.command or "run",
+        command=run_file.command or "run",
         settings_files=tuple(Path(name) for name in dict.fromkeys(origins) if name.endswith(".toml")),
     )
     results = None
-    if whole and first:
-        plan, snapshots = plan_of(structs.replace(first, cases=_cases(found, asked), voided=asked.voided))
-        begun = _workspace(asked)
-        plan = replace(plan, executions=tuple(replace(each, workspace=begun) for each in plan.executions))
+    if is_finished and first:
+        plan, snapshots = plan_of(
+            structs.replace(
+                first,
+                cases=_cases(heads_of_shards, run_file),
+                voided=run_file.voided,
+                warnings=run_file.warnings,
+            )
+        )
+        workspace = _workspace(run_file)
+        plan = replace(plan, executions=tuple(replace(execution, workspace=workspace) for execution in plan.executions))
         results = JournalResults(
             plan,
             journal,
-            # They may have run side by side.
-            max(heads.duration_s for heads in found),
+            # Shards may have run side by side.
+            max(heads.duration_s for heads in heads_of_shards),
             snapshots,
-            beside=Spent(run_dir / SPENT_FILE).spending,
-            workspaces=kept,
+            beside=SpendingFile(run_dir / SPENT_FILE).spending,
+            workspaces=hashes,
         )
-        write_results(info, results, interrupted=False, ended_at=max(heads.ended_at for heads in found))
-    return Merged(info=info, asked=asked, shards=tuple(shards), results=results, trials=len(journal))
+        write_results(info, results, interrupted=False, ended_at=max(heads.ended_at for heads in heads_of_shards))
+    return MergedRecord(info=info, asked=run_file, shards=tuple(shards), results=results, trials=len(journal))
 
 
-def _workspace(asked: RunFile) -> WorkspaceSpec:
+def _workspace(run_file: RunFile) -> WorkspaceSpec:
     """Return what workspaces began as, for reporters."""
-    facts = asked.workspace or {}
+    facts = run_file.workspace or {}
     mode, cwd, template = (facts.get(name) for name in ("mode", "cwd", "template_dir"))
     return WorkspaceSpec(
         mode="shared" if mode == "shared" else "isolated",
@@ -295,20 +301,20 @@ def _workspace(asked: RunFile) -> WorkspaceSpec:
     )
 
 
-def _due(asked: RunFile, shards: Sequence[ShardRun]) -> int:
+def _due(run_file: RunFile, shards: Sequence[ShardRun]) -> int:
     """Return how many trials all shards together have."""
-    return (asked.trials or 0) + sum(shards[0].grown) * len(asked.plan)
+    return (run_file.trials or 0) + sum(shards[0].grown) * len(run_file.plan)
 
 
-def _cases(found: Sequence[Heads], asked: RunFile) -> tuple[HeadOfCase, ...]:
+def _cases(heads_of_shards: Sequence[Heads], run_file: RunFile) -> tuple[HeadOfCase, ...]:
     """Return the cases of all shards in declared order, with all their executions."""
-    order = {line.rpartition(" x")[0]: number for number, line in enumerate(asked.plan)}
+    order = {line.rpartition(" x")[0]: number for number, line in enumerate(run_file.plan)}
     executions = sorted(
-        ((case, each) for heads in found for case in heads.cases for each in case.executions),
+        ((case, execution) for heads in heads_of_shards for case in heads.cases for execution in case.executions),
         key=lambda pair: order[f"{pair[0].id}@{pair[1].runner}/{pair[1].arm}"],
     )
     cases = {case.id: case for case, _ in executions}
     return tuple(
-        structs.replace(case, executions=tuple(each for own, each in executions if own.id == name))
+        structs.replace(case, executions=tuple(execution for owner, execution in executions if owner.id == name))
         for name, case in cases.items()
     )

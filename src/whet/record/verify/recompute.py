@@ -9,18 +9,17 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct, field
 
-from whet.model import wire
+from whet.model import codec
 from whet.model.arm import Arm
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, Runner, SnapshotOutcome
-from whet.model.session import Usage
 from whet.model.spending import Bill, Spending
 from whet.model.suite import TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
-from whet.reading.files import open_file
 from whet.reading.text import shown
+from whet.record.document import CaseHead, ExecutionHead, RecordFacts, RunHead
 from whet.record.folder import SPENT_FILE
+from whet.record.journal.index import JournalIndex
 from whet.record.results import JournalResults, Writable, write_document
-from whet.record.results_document import CaseHead, ExecutionHead, RecordFacts, RunHead
-from whet.record.trial_lines import TrialLines
+from whet.record.results_file import ResultsFile
 from whet.version import __version__
 
 # The one check that a lift leaves out; no other check matters to results.
@@ -34,7 +33,7 @@ class HeadOfCase(CaseHead):
     executions: tuple[ExecutionHead, ...]
 
 
-class SpentBeside(Struct):
+class SpendingBeside(Struct):
     """What was paid for and is in no line of the journal."""
 
     interrupted: Bill = field(default_factory=Bill)
@@ -46,27 +45,27 @@ class Heads(RunHead):
 
     cases: tuple[HeadOfCase, ...]
     record: RecordFacts
-    interrupted_usage: Usage = field(default_factory=Usage)
-    spending: SpentBeside | None = None
+    spending: SpendingBeside = field(default_factory=SpendingBeside)
 
 
-def unlike_journal(path: Path, results: Heads, journal: TrialLines) -> Iterator[str]:
-    """Yield where the results.json at *path* is not what the open *journal*, of the lines that it names, says."""
-    with open_file(path) as file:
-        again = _Comparing(file)
-        _write_again(again, path.parent, results, journal)
+def journal_differences(document: ResultsFile, results: Heads, journal: JournalIndex) -> Iterator[str]:
+    """Yield where *document* is not what the open *journal*, of the lines that it names, says."""
+    run_dir = document.path.parent
+    with document.open() as file:
+        again = _ComparingFile(file)
+        _write_again(again, run_dir, results, journal)
         if again.same and not file.read(1):
             return
     # Only now as a whole: of a large run, that takes much memory.
     try:
-        found = wire.decode_file(path, dict[str, Any])
-    except wire.WireError:
+        content = document.decode(dict[str, Any])
+    except codec.WireError:
         yield "has changed: it is not a document any more"
         return
-    yield from _unlike(found, _recomputed(path.parent, results, journal))
+    yield from _differences(content, _recompute(run_dir, results, journal))
 
 
-class _Comparing:
+class _ComparingFile:
     """Compares what is written with what a file holds."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -79,29 +78,29 @@ class _Comparing:
         return None
 
 
-def _unlike(found: Any, due: Any, where: str = "") -> Iterator[str]:
+def _differences(document: Any, due: Any, where: str = "") -> Iterator[str]:
     """Yield where two documents differ in a field that both have: the field, its value, and what the journal says."""
-    if isinstance(found, dict) and isinstance(due, dict):
-        for name in found:
+    if isinstance(document, dict) and isinstance(due, dict):
+        for name in document:
             if name in due and name != "digest":
-                yield from _unlike(found[name], due[name], f"{where}.{name}" if where else name)
-    elif isinstance(found, list) and isinstance(due, list) and len(found) == len(due):
-        for index, (one, other) in enumerate(zip(found, due, strict=True)):
-            yield from _unlike(one, other, f"{where}[{index}]")
-    elif found != due:
-        yield f"{where} is {shown(found, _SHOWN)}, and the journal says {shown(due, _SHOWN)}"
+                yield from _differences(document[name], due[name], f"{where}.{name}" if where else name)
+    elif isinstance(document, list) and isinstance(due, list) and len(document) == len(due):
+        for index, (item, due_item) in enumerate(zip(document, due, strict=True)):
+            yield from _differences(item, due_item, f"{where}[{index}]")
+    elif document != due:
+        yield f"{where} is {shown(document, _SHOWN)}, and the journal says {shown(due, _SHOWN)}"
 
 
-def _write_again(file: Writable, run_dir: Path, results: Heads, journal: TrialLines) -> None:
+def _write_again(file: Writable, run_dir: Path, results: Heads, journal: JournalIndex) -> None:
     plan, snapshots = plan_of(results)
-    held = JournalResults(
+    journal_results = JournalResults(
         plan,
         journal,
         results.duration_s,
         snapshots,
         # Attempts that were interrupted have no line, nor have questions that were asked afterwards.
         beside=_beside(results) if (run_dir / SPENT_FILE).exists() else Spending(),
-        # These are not in the journal either; they are compared with the disk.
+        # Workspaces are not in the journal either; they are compared with the disk.
         workspaces=results.record.workspaces,
         # Nor is this: only the settings say what money there was.
         money_over=results.stopped == "money",
@@ -115,21 +114,18 @@ def _write_again(file: Writable, run_dir: Path, results: Heads, journal: TrialLi
         sandbox=results.sandbox,
         version=results.whet_version,
     )
-    write_document(file, info, held, interrupted=results.interrupted, ended_at=results.ended_at)
+    write_document(file, info, journal_results, interrupted=results.interrupted, ended_at=results.ended_at)
 
 
 def _beside(results: Heads) -> Spending:
-    if results.spending is None:
-        # As an older whet wrote it.
-        return Spending(interrupted=Bill(usage=results.interrupted_usage))
     return Spending(interrupted=results.spending.interrupted, explain=results.spending.explain)
 
 
-def _recomputed(run_dir: Path, results: Heads, journal: TrialLines) -> dict[str, Any]:
+def _recompute(run_dir: Path, results: Heads, journal: JournalIndex) -> dict[str, Any]:
     """Return the document that *journal* makes, without what it cannot know."""
     file = io.BytesIO()
     _write_again(file, run_dir, results, journal)
-    document = wire.decode(file.getvalue(), dict[str, Any])
+    document = codec.decode(file.getvalue(), dict[str, Any])
     if results.whet_version != __version__:
         # Another version may have compared in another way.
         del document["lift"], document["comparisons"]
@@ -143,11 +139,11 @@ def _recomputed(run_dir: Path, results: Heads, journal: TrialLines) -> dict[str,
 
 def plan_of(results: Heads) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
     """Return the plan, as far as results depend on it, and the outcomes of snapshots."""
-    found = [(case, execution) for case in results.cases for execution in case.executions]
-    beside = {case.id for case, execution in found if execution.arm != results.baseline}
+    pairs = [(case, execution) for case in results.cases for execution in case.executions]
+    beside = {case.id for case, execution in pairs if execution.arm != results.baseline}
     executions = tuple(
         Execution(
-            case=Case(id=case.id, prompt="", checks=_ABOUT_SKILL, tags=case.tags, weight=case.weight),
+            case=_case_of(case),
             runner=Runner(id=execution.runner, agent=execution.agent, model=execution.model),
             arm=execution.arm,
             limits=Limits(),
@@ -155,7 +151,7 @@ def plan_of(results: Heads) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
             trials=execution.planned_trials,
             baseline=execution.arm == results.baseline and case.id in beside,
         )
-        for case, execution in found
+        for case, execution in pairs
     )
     cases = {execution.case.id: execution.case for execution in executions}
     plan = Plan(
@@ -180,10 +176,25 @@ def plan_of(results: Heads) -> tuple[Plan, dict[ExecutionKey, SnapshotOutcome]]:
         grown_from=results.grown_from,
         until=results.until,
         voided=results.voided,
+        warnings=results.warnings,
     )
     snapshots = {
-        execution.key: written.snapshot
-        for execution, (_, written) in zip(executions, found, strict=True)
-        if written.snapshot is not None
+        execution.key: head.snapshot
+        for execution, (_, head) in zip(executions, pairs, strict=True)
+        if head.snapshot is not None
     }
     return plan, snapshots
+
+
+def _case_of(head: CaseHead) -> Case:
+    return Case(
+        id=head.id,
+        prompt="",
+        checks=_ABOUT_SKILL,
+        tags=head.tags,
+        weight=head.weight,
+        lost_checks=head.lost_checks,
+        split=head.split,
+        source=head.source,
+        edited=head.edited,
+    )

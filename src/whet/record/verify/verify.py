@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,18 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec import UNSET, Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert
 
 from whet.errors import RecordChanged, StoreError
-from whet.model import wire
+from whet.model import codec
 from whet.reading.files import open_file
-from whet.record.chain import Chain, Line, Linked, Reader, Reading, changed, read_line
-from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SKILLS_FILE, SOURCES_FILE, file_hash
-from whet.record.recomputing import Heads, unlike_journal
-from whet.record.results import DIGEST_CLOSING, DIGEST_OPENING
-from whet.record.results_document import RecordFacts
-from whet.record.run_file import RunFile, is_chained, read_run_file
-from whet.record.sealing import (
+from whet.record.document import RecordFacts
+from whet.record.file_hashes import (
     FOLDERS,
     file_problems,
     is_shared,
@@ -32,17 +25,20 @@ from whet.record.sealing import (
     unnamed_trials,
     unnamed_workspaces,
 )
-from whet.record.trial_lines import TrialLines
+from whet.record.folder import CONTENTS_FILE, JOURNAL_FILE, RESULTS_FILE, RUN_FILE, SOURCES_FILE, file_hash
+from whet.record.journal.chain import ChainedLine, JournalLine, JournalReader, Reader, change_error, read_line
+from whet.record.journal.index import JournalIndex
+from whet.record.results_file import ResultsFile
+from whet.record.run_file import FORMAT, RunFile, check_format, read_run_file
+from whet.record.verify.recompute import Heads, journal_differences
 
-_DIGITS = 64
-_FILES = (RUN_FILE, SOURCES_FILE, SKILLS_FILE, JOURNAL_FILE, RESULTS_FILE)
-_OLDER = "whet/results/1"
+_FILES = (RUN_FILE, SOURCES_FILE, CONTENTS_FILE, JOURNAL_FILE, RESULTS_FILE)
 _MISFIT = "has changed: its content does not fit the hash that it ends in"
 _NAMED = 3
-L = TypeVar("L", bound=Linked)
+L = TypeVar("L", bound=ChainedLine)
 
 
-class Verified(Struct, frozen=True, kw_only=True):
+class Verification(Struct, frozen=True, kw_only=True):
     """What was found: `problems` if the record was changed, and `notes` on what cannot be known."""
 
     problems: tuple[str, ...]
@@ -51,18 +47,18 @@ class Verified(Struct, frozen=True, kw_only=True):
     link: str | None
 
 
-class _Named(Struct):
-    """What every results.json with hashes has, also one that is not whole."""
+class _ResultsTail(Struct):
+    """What every results.json has, also one that is not whole."""
 
-    schema: Any = None
-    record: Any = UNSET
+    record: Any = None
 
 
-def verify(run_dir: Path) -> Verified:
+def verify(run_dir: Path) -> Verification:
     """Check the whole record; changes nothing."""
     record = _Record(run_dir)
-    if closed := tuple(record.special_problems()):
-        return Verified(problems=closed, notes=(), lines=0, link=None)
+    if obstacles := tuple(record.special_problems()):
+        return Verification(problems=obstacles, notes=(), lines=0, link=None)
+    _check_formats(run_dir)
     problems = [*record.link_problems()]
     try:
         record.read_lines(record.name)
@@ -72,19 +68,20 @@ def verify(run_dir: Path) -> Verified:
     else:
         problems += [*record.end_problems(), *record.results_problems(), *record.unnamed_problems()]
     problems += record.sources_problems()
-    problems += (problem for line in record.counted() for problem in file_problems(run_dir, line))
+    problems += (problem for line in record.counting_lines() for problem in file_problems(run_dir, line))
     journal = record.journal
     notes = tuple(record.notes())
-    return Verified(problems=tuple(problems), notes=notes, lines=journal.lines, link=journal.last_link)
+    return Verification(problems=tuple(problems), notes=notes, lines=journal.lines, link=journal.last_link)
 
 
-def check_journal(run_dir: Path, keep: Callable[[Line], object] = lambda _: None) -> TrialLines:
+def check_journal(run_dir: Path, keep: Callable[[JournalLine], object] = lambda _: None) -> JournalIndex:
     """Return what the journal says of its trials; *keep* gets every line.
 
     Raises `RecordChanged` if journal, run.json and results do not fit together.
     """
     record = _Record(run_dir)
     _refuse(run_dir, record.link_problems())
+    _check_formats(run_dir)
     record.read_lines(keep)
     _refuse(run_dir, record.end_problems())
     _refuse(run_dir, record.results_problems())
@@ -92,7 +89,7 @@ def check_journal(run_dir: Path, keep: Callable[[Line], object] = lambda _: None
     return record.journal
 
 
-def check_each_line(run_dir: Path) -> Iterator[Line]:
+def check_each_line(run_dir: Path) -> Iterator[JournalLine]:
     """Yield every line, keeping none, so that a journal may have any length; raises `RecordChanged` as above.
 
     Results are held to the hash that they end in and to the line that they name. They are not computed again.
@@ -104,30 +101,43 @@ def check_each(run_dir: Path, read: Reader[L]) -> Iterator[L]:
     """Yield what *read* makes of every line; raises `RecordChanged` as above."""
     record = _Record(run_dir)
     _refuse(run_dir, record.link_problems())
-    path = run_dir / RESULTS_FILE
-    if path.exists() and record.has_digest and not _fits_digest(path):
-        raise changed(path, _MISFIT, run_dir)
-    named, found = record.named_link, None
-    for line in record.each(read):
-        found = line.link if named and line.number == named[0] else found
+    _check_formats(run_dir)
+    results = ResultsFile(run_dir)
+    if results.exists() and not results.fits_digest():
+        raise change_error(results.path, _MISFIT, run_dir)
+    due, link = record.named_link, None
+    for line in record.read_each(read):
+        link = line.link if due and line.number == due[0] else link
         yield line
-    if named and named[1] != found:
-        raise changed(path, f"names another hash for line {named[0]} of the journal", run_dir)
+    if due and due[1] != link:
+        raise change_error(results.path, f"names another hash for line {due[0]} of the journal", run_dir)
 
 
 def check_files(
-    run_dir: Path, lines: Iterable[Line], wanted: Callable[[str], bool] = lambda _: True, *, workspaces: bool = True
+    run_dir: Path,
+    lines: Iterable[JournalLine],
+    is_checked: Callable[[str], bool] = lambda _: True,
+    *,
+    workspaces: bool = True,
 ) -> None:
-    """Refuse a record if a file has changed since its trial ended; only *wanted* paths are checked."""
-    found = (problem for line in lines for problem in file_problems(run_dir, line, wanted, workspaces=workspaces))
-    _refuse(run_dir, found)
+    """Refuse a record if a file has changed since its trial ended; only paths that *is_checked* accepts are checked."""
+    problems = (
+        problem for line in lines for problem in file_problems(run_dir, line, is_checked, workspaces=workspaces)
+    )
+    _refuse(run_dir, problems)
+
+
+def _check_formats(run_dir: Path) -> None:
+    """Refuse a record that another version of whet wrote in another format."""
+    check_format(run_dir / RUN_FILE, FORMAT)
+    ResultsFile(run_dir).check_format()
 
 
 def _refuse(run_dir: Path, problems: Iterator[str]) -> None:
     problem = next(problems, None)
     if problem is not None:
         path, _, what = problem.partition(": ")
-        raise changed(run_dir / path, what, run_dir)
+        raise change_error(run_dir / path, what, run_dir)
 
 
 class _Record:
@@ -135,46 +145,45 @@ class _Record:
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
-        self._results_file = run_dir / RESULTS_FILE
-        self._chained = is_chained(run_dir / RUN_FILE)
-        self.journal = TrialLines(run_dir / JOURNAL_FILE)
+        self._results = ResultsFile(run_dir)
+        self.journal = JournalIndex(run_dir / JOURNAL_FILE)
         # The hash of the line that results name, as the journal has it.
         self._named_link: str | None = None
         # The folders of trials, and the workspaces, that lines name.
         self._trials: set[str] = set()
         self._workspaces: set[str] = set()
 
-    def read_lines(self, keep: Callable[[Line], object]) -> None:
+    def read_lines(self, keep: Callable[[JournalLine], object]) -> None:
         """Read the journal, and give each line to *keep*; raises `RecordChanged` at the first that does not fit."""
         last = self.named_link[0] if self.named_link else 0
-        with _readable(self._run_dir / JOURNAL_FILE), self.journal.opened():
+        with _readable(self._run_dir / JOURNAL_FILE), self.journal.keep_open():
             for line in self.journal.load():
                 if line.number == last:
                     self._named_link = line.link
                 keep(line)
 
-    def name(self, line: Line) -> None:
+    def name(self, line: JournalLine) -> None:
         """Note what *line* names."""
         self._trials.add(trial_folder(line.result))
         self._workspaces.update(attempt.workspace_dir for attempt in line.result.attempts if attempt.workspace_dir)
 
-    def counted(self) -> Iterator[Line]:
+    def counting_lines(self) -> Iterator[JournalLine]:
         """Yield the lines that count, one for each trial; only those that fit."""
-        for line in islice(self.each(read_line), self.journal.lines):
+        for line in islice(self.read_each(read_line), self.journal.lines):
             entry = self.journal.entry(line.result.key)
             if entry is not None and entry.offset == line.offset:
                 yield line
 
-    def each(self, read: Reader[L]) -> Iterator[L]:
+    def read_each(self, read: Reader[L]) -> Iterator[L]:
         """Yield what *read* makes of each line of the journal."""
         path = self._run_dir / JOURNAL_FILE
         if not path.exists():
             return
         with _readable(path), open_file(path) as file:
-            yield from Reading(Chain(required=self._chained)).read(file, path, read)
+            yield from JournalReader().read(file, path, read)
 
     @cached_property
-    def _asked(self) -> RunFile:
+    def _run_file(self) -> RunFile:
         """What run.json says, or nothing of it if it cannot be read: the first line has its hash."""
         try:
             return read_run_file(self._run_dir)
@@ -182,24 +191,19 @@ class _Record:
             return RunFile()
 
     @cached_property
-    def _named(self) -> _Named | None:
+    def _tail(self) -> _ResultsTail | None:
         """What results.json says of the record; None if it cannot be read."""
         try:
-            return wire.decode_file(self._results_file, _Named)
-        except (OSError, wire.WireError):
+            return self._results.decode(_ResultsTail)
+        except (OSError, codec.WireError):
             return None
 
     @cached_property
     def _made_of(self) -> RecordFacts | None:
         try:
-            return convert(self._named.record, RecordFacts) if self._named else None
+            return convert(self._tail.record, RecordFacts) if self._tail else None
         except ValidationError:
             return None
-
-    @property
-    def has_digest(self) -> bool:
-        """Whether results have to end in a hash."""
-        return self._chained or self._made_of is not None
 
     @property
     def named_link(self) -> tuple[int, str | None] | None:
@@ -215,13 +219,13 @@ class _Record:
     @property
     def _is_over(self) -> bool:
         """Whether every trial that was asked for is done, so that a resume adds nothing."""
-        rounds, asked = self.journal.rounds, self._asked.trials
+        rounds, trials = self.journal.rounds, self._run_file.trials
         if rounds.stop:
             return True
-        return asked is not None and self.journal.done >= asked + rounds.added * len(self._asked.plan)
+        return trials is not None and self.journal.done >= trials + rounds.added * len(self._run_file.plan)
 
     def special_problems(self) -> Iterator[str]:
-        """Yield what stands in the place of a file: who reads a pipe may wait for ever, and a device never ends."""
+        """Yield what is in the place of a file: reading a pipe may take for ever, and a device never ends."""
         for name in _FILES:
             if (self._run_dir / name).exists() and not (self._run_dir / name).is_file():
                 yield f"{name}: has been replaced by something that is not a file"
@@ -244,40 +248,37 @@ class _Record:
         """Yield what neither a line nor results name, and what results name with another hash."""
         yield from list_problems(self._run_dir, self.shared_hashes)
         yield from shared_problems(self._run_dir, self.shared_hashes, over=self._is_over)
-        if self._is_over and self._chained:
-            yield from self._unnamed()
+        if self._is_over:
+            yield from self._find_unnamed()
 
-    def _unnamed(self) -> list[str]:
+    def _find_unnamed(self) -> list[str]:
         """Return what belongs to no trial; a shared workspace may be there before results name it."""
-        found = unnamed_trials(self._run_dir, self._trials)
+        problems = unnamed_trials(self._run_dir, self._trials)
         if self._made_of and self._made_of.lines == self.journal.lines:
-            found += unnamed_workspaces(self._run_dir, {*self._workspaces, *self.shared_hashes})
-        return found
+            problems += unnamed_workspaces(self._run_dir, {*self._workspaces, *self.shared_hashes})
+        return problems
 
     def sources_problems(self) -> Iterator[str]:
-        """Report a list of sources, or skills, that are not those that run.json names."""
-        for name, due in ((SOURCES_FILE, self._asked.sources), (SKILLS_FILE, self._asked.skills)):
+        """Report a list of sources, or texts, that are not those that run.json names."""
+        for name, due in ((SOURCES_FILE, self._run_file.sources), (CONTENTS_FILE, self._run_file.contents)):
             if due is not None and file_hash(self._run_dir / name) != due:
                 yield f"{name}: has changed since the run began"
 
     def results_problems(self) -> Iterator[str]:
         """Yield what results.json says that is not true."""
-        if not self._results_file.exists():
+        if not self._results.exists():
             return
-        if self._named is None:
+        if self._tail is None:
             yield f"{RESULTS_FILE}: has changed: it is not a document any more"
-        elif self._named.record is not UNSET or self._chained:
-            yield from (f"{RESULTS_FILE}: {what}" for what in self._differences(self._named))
+        else:
+            yield from (f"{RESULTS_FILE}: {what}" for what in self._differences())
 
-    def _differences(self, named: _Named) -> Iterator[str]:
-        if not _fits_digest(self._results_file):
+    def _differences(self) -> Iterator[str]:
+        if not self._results.fits_digest():
             yield _MISFIT
-        if named.schema == _OLDER:
-            # An older whet computed figures in another way, so that only the hash says whether it is whole.
-            return
         try:
-            results = wire.decode_file(self._results_file, Heads)
-        except wire.WireError as error:
+            results = self._results.decode(Heads)
+        except codec.WireError as error:
             yield f"has changed: it is not the document of a run any more ({error})"
             return
         length, link = results.record.lines, results.record.hash
@@ -292,29 +293,24 @@ class _Record:
         """Yield where results.json is not what the journal says, up to the line that results name."""
         journal = self.journal
         if results.record.lines < journal.lines:
-            journal = TrialLines(self._run_dir / JOURNAL_FILE)
-        with journal.opened():
+            journal = JournalIndex(self._run_dir / JOURNAL_FILE)
+        with journal.keep_open():
             for _ in islice(journal.load(), results.record.lines - journal.lines):
                 pass
-            yield from unlike_journal(self._results_file, results, journal)
+            yield from journal_differences(self._results, results, journal)
 
     def notes(self) -> Iterator[str]:
         """Yield what cannot be known."""
-        lines, bare, torn = self.journal.lines, self.journal.bare, self.journal.torn
-        if bare:
-            which = "no line" if bare == lines else f"none of the first {bare} lines"
-            yield f"{which} has a hash, because an older whet wrote them: a change of them would not show"
+        lines, torn = self.journal.lines, self.journal.torn
         if torn and not self._is_over:
             yield f"the journal ends in a line that was cut off ({torn} bytes); --resume drops it and does it again"
-        unnamed = [] if self._is_over else self._unnamed()
-        if unnamed:
-            named = ", ".join(problem.partition(": ")[0] for problem in unnamed[:_NAMED])
-            more = f" and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""
-            yield f"no line of the journal names {named}{more}: a trial that did not end leaves such a folder"
-        if not self._results_file.exists():
+        problems = [] if self._is_over else self._find_unnamed()
+        if problems:
+            names = ", ".join(problem.partition(": ")[0] for problem in problems[:_NAMED])
+            more = f" and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+            yield f"no line of the journal names {names}{more}: a trial that did not end leaves such a folder"
+        if not self._results.exists():
             yield "there is no results.json, so that a missing end of the journal would not show"
-        elif self._named and self._named.record is UNSET:
-            yield "results.json is of an older whet, and was not compared"
         elif self._made_of and self._made_of.lines < lines:
             yield f"results.json is of the first {self._made_of.lines} lines: the run was resumed since"
 
@@ -325,20 +321,3 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _fits_digest(path: Path) -> bool:
-    """Return whether a document fits the hash that it ends in."""
-    tail_size = len(DIGEST_OPENING) + _DIGITS + len(DIGEST_CLOSING)
-    with open_file(path) as file:
-        size = max(0, file.seek(0, os.SEEK_END) - tail_size)
-        file.seek(size)
-        tail = file.read()
-        # First, because what does not end in a hash may be of any size.
-        if not (tail.startswith(DIGEST_OPENING) and tail.endswith(DIGEST_CLOSING)):
-            return False
-        file.seek(0)
-        digest = hashlib.sha256()
-        while piece := file.read(min(1 << 20, size - file.tell())):
-            digest.update(piece)
-    return tail == DIGEST_OPENING + digest.hexdigest().encode() + DIGEST_CLOSING

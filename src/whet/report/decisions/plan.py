@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from math import ceil, floor
 from pathlib import Path
-from typing import Any
 
-from whet.dataclass import dataclass
-from whet.errors import SuiteError, UsageError
-from whet.grade.comparison import comparisons_of
-from whet.grade.sequential import (
+from msgspec import Struct
+from msgspec.structs import replace
+
+from whet.decide.comparison import comparisons_of
+from whet.decide.sequential import (
     RANGE_LEVEL,
     USUAL_SPREAD,
-    Needed,
+    TrialEstimate,
     alpha_of_each,
     effect_within_reach,
     trials_needed,
 )
+from whet.errors import SuiteError, UsageError
 from whet.model.comparison import MOST_ROUNDS, RunSamples
 from whet.model.request import Settings
-from whet.model.suite import Suite
-from whet.reading.text import count, duration, money, percent
-from whet.record.recorded_run import RecordedRun, newest_run
-from whet.report.comparison import counts, points
-from whet.report.deciding import run_with_trials
+from whet.model.suite import Part, Suite
+from whet.plan.plan import refuse_unsplit
+from whet.reading.text import count, duration, money, percent, points
+from whet.record.read.run import RecordedRun, newest_run
+from whet.report.decisions.compare import run_with_trials
+from whet.report.decisions.documents import CostRange, PlanDocument
+from whet.report.decisions.words import counts
+from whet.report.screen import Screen, unbroken
+from whet.suites.benchmark import as_suite, find_benchmark, read_benchmark
 from whet.suites.format import load_suite
 
 # A run that looks after each round needs so many times the rounds at most, and hardly saves any if there are few.
 _ROUNDS_AHEAD, _WORTH_LOOKING = 1.25, 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialPlan:
+class TrialPlan(Struct, frozen=True, kw_only=True):
     """What a decision takes: trials per case and arm, and per trial dollars and seconds as far as they are known."""
 
     suite: Path
@@ -44,25 +48,30 @@ class TrialPlan:
     cases: int
     arms: int
     runners: int
-    needed: Needed
+    needed: TrialEstimate
     parallel: int
     pilot: str | None
+    # As they were typed: none, if the suite or the settings have them.
+    pilot_arms: tuple[str, ...] | None
     # How many of the cases the pilot ran.
     seen_cases: int
     cost_usd: float | None
     seconds: float | None
     max_cost: float | None
     spread: float
+    # The parts of the suite that the cases are of; nothing: all.
+    splits: tuple[Part, ...] = ()
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, screen: Screen) -> Iterator[str]:
         """Yield the plan in words."""
         effect = f"{points(self.effect, sign=False)} points"
-        yield f"To find a difference of {effect} in {count(self.cases, 'case')} in {percent(self.power)} of runs:"
-        whole = count(self._trials(self.needed.trials), "trial")
+        cases = count(self.cases, f"{' or '.join(self.splits)} case".strip())
+        yield f"To find a difference of {effect} in {cases} in {percent(self.power)} of runs:"
+        total = count(self._trials(self.needed.trials), "trial")
         trials = f"{_range(str(self.needed.least), str(self.needed.most))} trials per case and arm"
         where = f"{self.arms} arms" + (f" on {self.runners} runners" if self.runners > 1 else "")
         sure = "in 8 of 10 such pilots the truth is within" if self.pilot else "for easier and harder cases"
-        yield f"  {trials} ({sure}); plan {self.needed.trials}, which is {whole} in {where}"
+        yield f"  {trials} ({sure}); {screen.paint(f'plan {self.needed.trials}', 'bold')}, which is {total} in {where}"
         if self.cost_usd is not None:
             yield f"  {_range(money(self._cost(self.needed.least)), money(self._cost(self.needed.most)))}"
         if self.seconds is not None:
@@ -77,21 +86,37 @@ class TrialPlan:
             yield "  no run to learn from yet: this is for cases that pass 70 % of the time"
         if self.max_cost is not None:
             yield self._affordable()
-        more = (f"new-{number}" for number in range(2, self.arms))
-        arms = " ".join(f"--arm {name}=..." for name in ("old", "new", *more))
-        start = "whet run {} --trials {}" if self.command == "run" else "whet eval --benchmark {} --runs {}"
-        yield f"  next: {start.format(self.suite, self.needed.trials)} {arms}"
+        start = "whet run {} --trials {}" if self.command == "run" else "whet eval --benchmark {} --trials {}"
+        command = f"{start.format(self._quoted_suite, self.needed.trials)}{self._split_options}{self._arm_options}"
+        yield f"  next: {unbroken(command)}"
         rounds = ceil(_ROUNDS_AHEAD * self.needed.trials)
         if self.command == "run" and _WORTH_LOOKING <= rounds <= MOST_ROUNDS:
             until = f"--until-decided --effect {points(self.effect, sign=False)} --max-rounds {rounds}"
-            yield f"  or, fewer trials as a rule: whet run {self.suite} {until} {arms}"
+            command = f"whet run {self._quoted_suite} {until}{self._split_options}{self._arm_options}"
+            yield f"  or, fewer trials as a rule: {unbroken(command)}"
 
-    def _trials(self, each: int) -> int:
-        return each * self.cases * self.arms * self.runners
+    @property
+    def _quoted_suite(self) -> str:
+        return shlex.quote(str(self.suite))
 
-    def _cost(self, each: int) -> float:
+    @property
+    def _arm_options(self) -> str:
+        """Return the arms as the pilot was given them, or else names with a place for what they are."""
+        if self.pilot_arms is not None:
+            return "".join(f" --arm {shlex.quote(arm)}" for arm in self.pilot_arms)
+        more = (f"new-{number}" for number in range(2, self.arms))
+        return "".join(f" --arm {name}=..." for name in ("old", "new", *more))
+
+    @property
+    def _split_options(self) -> str:
+        return "".join(map(" --split {}".format, self.splits))
+
+    def _trials(self, per_case: int) -> int:
+        return per_case * self.cases * self.arms * self.runners
+
+    def _cost(self, per_case: int) -> float:
         assert self.cost_usd is not None
-        return self._trials(each) * self.cost_usd
+        return self._trials(per_case) * self.cost_usd
 
     def _affordable(self) -> str:
         assert self.max_cost is not None
@@ -100,42 +125,43 @@ class TrialPlan:
         trials = floor(self.max_cost / (self._trials(1) * self.cost_usd))
         if trials < 1:
             return f"  {money(self.max_cost)} does not pay for one trial of each case in each arm"
-        reach = effect_within_reach(self.cases, self.spread, trials, power=self.power, alpha=_alpha(self.arms))
-        paid = f"{money(self.max_cost)} pays for {count(trials, 'trial')} per case and arm"
-        found = (
+        reach = effect_within_reach(
+            self.cases, self.spread, trials, power=self.power, alpha=_alpha(self.arms, self.runners)
+        )
+        text = f"{money(self.max_cost)} pays for {count(trials, 'trial')} per case and arm"
+        precision = (
             "too few to find any difference" if reach >= 1 else f"which find {points(reach, sign=False)} points or more"
         )
-        return f"  {paid}, {found}"
+        return f"  {text}, {precision}"
 
-    def document(self) -> dict[str, Any]:
-        """Return the plan as JSON."""
-        cost = (
-            None
-            if self.cost_usd is None
-            else {"low": self._cost(self.needed.least), "high": self._cost(self.needed.most)}
+    def document(self) -> PlanDocument:
+        """Return the plan as a document."""
+        cost, seconds = None, None
+        if self.cost_usd is not None:
+            cost = CostRange(low=self._cost(self.needed.least), high=self._cost(self.needed.most))
+        if self.seconds is not None:
+            seconds = self._trials(self.needed.trials) * self.seconds / self.parallel
+        return PlanDocument(
+            suite=str(self.suite),
+            effect=self.effect,
+            power=self.power,
+            cases=self.cases,
+            arms=self.arms,
+            runners=self.runners,
+            level=RANGE_LEVEL if self.pilot else None,
+            trials=self.needed.trials,
+            low=self.needed.least,
+            high=self.needed.most,
+            cost_usd=cost,
+            seconds=seconds,
+            pilot=self.pilot,
+            splits=self.splits,
         )
-        return {
-            "schema": "whet/plan/1",
-            "effect": self.effect,
-            "power": self.power,
-            "cases": self.cases,
-            "arms": self.arms,
-            "runners": self.runners,
-            "level": RANGE_LEVEL if self.pilot else None,
-            "trials": self.needed.trials,
-            "low": self.needed.least,
-            "high": self.needed.most,
-            "cost_usd": cost,
-            "seconds": None
-            if self.seconds is None
-            else self._trials(self.needed.trials) * self.seconds / self.parallel,
-            "pilot": self.pilot,
-        }
 
 
-def _alpha(arms: int) -> float:
-    """Return the error that the first of several candidates to be decided may make: they share one (Holm)."""
-    return alpha_of_each(arms - 1)
+def _alpha(arms: int, runners: int) -> float:
+    """Return the error of the first candidate to be decided: all of them, on all runners, share one (Holm)."""
+    return alpha_of_each(arms - 1, runners)
 
 
 def _range(low: str, high: str) -> str:
@@ -151,12 +177,15 @@ def plan_trials(
     arms: int,
     pilot: str | None,
     max_cost: float | None,
+    splits: tuple[Part, ...] = (),
 ) -> TrialPlan:
     """Plan a comparison on *suite*, from the run *pilot* or else the newest of the suite."""
-    loaded, command = _loaded(suite)
-    cases = sum(case.weight > 0 for case in loaded.cases)
+    suite_cases, command = _load(suite)
+    refuse_unsplit(suite_cases, splits)
+    cases = sum(case.weight > 0 for case in suite_cases.cases if not splits or case.split in splits)
     if not cases:
-        raise UsageError(f"{suite} has no cases to compare")
+        part = f"{' or '.join(splits)} cases" if splits else "cases"
+        raise UsageError(f"{suite} has no {part} to compare")
     run = run_with_trials(pilot, settings) if pilot is not None else _newest(suite, settings)
     trials = [trial for arm in run.samples().arms for trial in arm.trials if trial.value is not None] if run else []
     if run and not trials:
@@ -167,7 +196,7 @@ def plan_trials(
     runners = max(1, len(settings.runners)) if command == "run" else 1
     costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
     times = [trial.seconds for trial in trials if trial.seconds is not None]
-    spread, seen = _spread(run.samples()) if run else (USUAL_SPREAD, None)
+    spread, source = _spread(run.samples()) if run else (USUAL_SPREAD, None)
     return TrialPlan(
         suite=suite,
         command=command,
@@ -176,14 +205,17 @@ def plan_trials(
         cases=cases,
         arms=arms,
         runners=runners,
-        needed=trials_needed(cases, spread, effect, power=power, alpha=_alpha(arms), seen=seen),
+        needed=trials_needed(cases, spread, effect, power=power, alpha=_alpha(arms, runners), pilot_trials=source),
         parallel=settings.max_parallel,
         pilot=run.run_dir.name if run else None,
+        # Other arms need to be named by you.
+        pilot_arms=run.asked.arms if run and len(run.asked.arm_facts) == arms else None,
         seen_cases=len({trial.case for trial in trials}),
         cost_usd=sum(costs) / len(costs) if costs else None,
         seconds=sum(times) / len(times) if times else None,
         max_cost=max_cost,
         spread=spread,
+        splits=splits,
     )
 
 
@@ -195,13 +227,11 @@ def _refuse_errored(run: str, pilot: str | None) -> None:
         )
 
 
-def _loaded(suite: Path) -> tuple[Suite, str]:
+def _load(suite: Path) -> tuple[Suite, str]:
     """Return a suite, or the benchmark at that path as one, and the command that runs it."""
     try:
         return load_suite(suite), "run"
     except SuiteError:
-        from whet.suites.benchmarks import as_suite, find_benchmark, read_benchmark  # noqa: PLC0415
-
         # What is no benchmark either is a suite with these mistakes.
         with suppress(SuiteError, UsageError):
             return as_suite(read_benchmark(find_benchmark(str(suite), [])).benchmark, {}), "eval"
@@ -219,14 +249,14 @@ def _newest(suite: Path, settings: Settings) -> RecordedRun | None:
 def _spread(samples: RunSamples) -> tuple[float, int | None]:
     """Return the variance within cases of two arms, and from how many trials it is known."""
     names = samples.names
-    found = comparisons_of(samples)[:1] if len(names) > 1 else comparisons_of(_twice(samples))[:1]
-    if not found or not counts(found[0]):
+    comparisons = comparisons_of(samples)[:1] if len(names) > 1 else comparisons_of(_twice(samples))[:1]
+    if not comparisons or not counts(comparisons[0]):
         return USUAL_SPREAD, None
     trials = sum(trial.value is not None for arm in samples.arms for trial in arm.trials)
-    return found[0].spread, trials
+    return comparisons[0].spread, trials
 
 
 def _twice(samples: RunSamples) -> RunSamples:
     """Return a run of one arm as two that are alike."""
-    again = tuple(replace(each, arm=f"{each.arm} again") for each in samples.arms)
+    again = tuple(replace(arm, arm=f"{arm.arm} again") for arm in samples.arms)
     return replace(samples, arms=(*samples.arms, *again))

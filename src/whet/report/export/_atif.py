@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import UsageError
-from whet.model import wire
+from whet.model import codec
 from whet.model.run import folder_name
 from whet.model.session import SessionSummary, Usage
-from whet.record.trial_stream import RecordedAttempt, RecordedTrial, TrialStream
-from whet.report.export_steps import Call, Step, steps_of
+from whet.record.read.stream import RecordedAttempt, RecordedTrial, TrialStream
+from whet.report.export._steps import ExportStep, ToolStep, steps_of
 
 _SCHEMA = "ATIF-v1.7"
 _FILE = "trajectory.json"
@@ -30,18 +30,18 @@ def write_trajectories(stream: TrialStream, folder: Path) -> int:
     """
     if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         raise UsageError(f"{folder} already exists and is not an empty folder", hint="name a new one with --output")
-    written = without = 0
+    count = without = 0
     with _replacing(folder) as fresh:
         for trial in stream:
-            for each in trial.attempts():
-                if each.session is None:
+            for attempt in trial.attempts():
+                if attempt.session is None:
                     without += 1
                     continue
-                place = fresh / _place(trial, each)
+                place = fresh / _place(trial, attempt)
                 place.mkdir(parents=True)
-                (place / _FILE).write_bytes(wire.encode_pretty(trajectory(trial, each, each.session)))
-                written += 1
-        if not written:
+                (place / _FILE).write_bytes(codec.encode_pretty(trajectory(trial, attempt, attempt.session)))
+                count += 1
+        if not count:
             raise UsageError(f"no attempt of {stream.run_dir.name} has a session, so there is no trajectory")
     return without
 
@@ -60,46 +60,48 @@ def _replacing(folder: Path) -> Iterator[Path]:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _place(trial: RecordedTrial, each: RecordedAttempt) -> Path:
+def _place(trial: RecordedTrial, attempt: RecordedAttempt) -> Path:
     key = trial.result.key
-    return Path(*map(folder_name, (key.case, key.runner, key.arm)), str(key.number), str(each.attempt.number))
+    return Path(*map(folder_name, (key.case, key.runner, key.arm)), str(key.number), str(attempt.attempt.number))
 
 
-def trajectory(trial: RecordedTrial, each: RecordedAttempt, session: SessionSummary) -> dict[str, Any]:
+def trajectory(trial: RecordedTrial, attempt: RecordedAttempt, session: SessionSummary) -> dict[str, Any]:
     """Return the trajectory of one attempt."""
-    name = f"{trial.run}/{trial.result.key}.{each.attempt.number}"
-    steps = steps_of(session, each.events())
-    return _Making(session, session.session_id or name).document(name, session.agent, steps) | {
-        "final_metrics": _final(each.attempt.usage, session, len(steps)),
-        "extra": _facts(trial, each),
+    name = f"{trial.run}/{trial.result.key}.{attempt.attempt.number}"
+    steps = steps_of(session, attempt.events())
+    return _TrajectoryBuilder(session, session.session_id or name).document(name, session.agent, steps) | {
+        "final_metrics": _final(attempt.attempt.usage, session, len(steps)),
+        "extra": _facts(trial, attempt),
     }
 
 
-class _Making:
+class _TrajectoryBuilder:
     def __init__(self, session: SessionSummary, session_id: str) -> None:
         self._session = session
         self._session_id = session_id
 
-    def document(self, name: str, agent: str, steps: list[Step]) -> dict[str, Any]:
+    def document(self, name: str, agent: str, steps: list[ExportStep]) -> dict[str, Any]:
         """Return a trajectory, also one of a sub-agent."""
         inside: list[dict[str, Any]] = []
-        made = [self._step(number, step, name, inside) for number, step in enumerate(steps, 1)]
-        known = {"version": self._session.version or _UNKNOWN, "model_name": self._session.model}
+        step_documents = [self._step(number, step, name, inside) for number, step in enumerate(steps, 1)]
+        facts = {"version": self._session.version or _UNKNOWN, "model_name": self._session.model}
         return {
             "schema_version": _SCHEMA,
             "session_id": self._session_id,
             "trajectory_id": name,
-            "agent": _given(name=agent, **known),
-            "steps": made,
-            **_given(subagent_trajectories=inside or None),
+            "agent": _drop_unknown(name=agent, **facts),
+            "steps": step_documents,
+            **_drop_unknown(subagent_trajectories=inside or None),
         }
 
-    def _step(self, number: int, step: Step, name: str, inside: list[dict[str, Any]]) -> dict[str, Any]:
+    def _step(self, number: int, step: ExportStep, name: str, inside: list[dict[str, Any]]) -> dict[str, Any]:
         results = [result for call in step.calls for result in self._results(call, name, inside)]
         if step.stray is not None:
-            results.append(_given(content=step.stray.output, extra=_given(ok=step.stray.ok, tool=step.stray.tool)))
+            results.append(
+                _drop_unknown(content=step.stray.output, extra=_drop_unknown(ok=step.stray.ok, tool=step.stray.tool))
+            )
         trouble = step.trouble
-        return _given(
+        return _drop_unknown(
             step_id=number,
             timestamp=_moment(step.at),
             source=step.source,
@@ -108,37 +110,42 @@ class _Making:
             tool_calls=[_call(call) for call in step.calls] or None,
             observation={"results": results} if results else None,
             metrics=_metrics(step.usage) if step.usage else None,
-            extra=_given(trouble=trouble.kind, status=trouble.status) if trouble else None,
+            extra=_drop_unknown(trouble=trouble.kind, status=trouble.status) if trouble else None,
         )
 
-    def _results(self, call: Call, name: str, inside: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _results(self, call: ToolStep, name: str, inside: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield what came back for a call, and put the trajectory of its sub-agent *inside*."""
         reference = None
         if call.inside:
-            asked = [] if call.prompt is None else [Step(source="user", at=call.asked.at, texts=[call.prompt])]
+            prompts = [] if call.prompt is None else [ExportStep(source="user", at=call.asked.at, texts=[call.prompt])]
             # Some agents give the same id to several calls.
             sub = f"{name}/{call.id}-{len(inside) + 1}"
-            inside.append(self.document(sub, call.sub_agent or call.asked.tool, asked + call.inside))
+            inside.append(self.document(sub, call.sub_agent or call.asked.tool, prompts + call.inside))
             reference = [{"trajectory_id": sub}]
         if call.result is not None or reference:
             result = call.result
-            yield _given(
+            yield _drop_unknown(
                 source_call_id=call.id,
                 content=result.output if result else None,
                 subagent_trajectory_ref=reference,
-                extra=_given(ok=result.ok if result else None, exit_code=call.exit_code) or None,
+                extra=_drop_unknown(ok=result.ok if result else None, exit_code=call.exit_code) or None,
             )
 
 
-def _call(call: Call) -> dict[str, Any]:
+def _call(call: ToolStep) -> dict[str, Any]:
     args = call.asked.args
-    given = args if isinstance(args, dict) else {} if args is None else {"value": args}
-    return {"tool_call_id": call.id, "function_name": call.asked.tool, "arguments": given}
+    if isinstance(args, dict):
+        arguments = args
+    elif args is None:
+        arguments = {}
+    else:
+        arguments = {"value": args}
+    return {"tool_call_id": call.id, "function_name": call.asked.tool, "arguments": arguments}
 
 
 def _metrics(usage: Usage) -> dict[str, Any]:
-    extra = _given(cache_write_tokens=usage.cache_write_tokens, reasoning_tokens=usage.reasoning_tokens)
-    return _given(
+    extra = _drop_unknown(cache_write_tokens=usage.cache_write_tokens, reasoning_tokens=usage.reasoning_tokens)
+    return _drop_unknown(
         prompt_tokens=usage.input_tokens,
         completion_tokens=usage.output_tokens,
         cached_tokens=usage.cached_tokens,
@@ -149,14 +156,14 @@ def _metrics(usage: Usage) -> dict[str, Any]:
 
 def _final(usage: Usage, session: SessionSummary, steps: int) -> dict[str, Any]:
     """Return what the whole session took; steps may know less, because few agents tell the usage of each."""
-    extra = _given(
+    extra = _drop_unknown(
         cache_write_tokens=usage.cache_write_tokens,
         reasoning_tokens=usage.reasoning_tokens,
         cost_source=usage.cost_source,
         sources=dict(usage.sources) or None,
         model_rounds=session.steps,
     )
-    return _given(
+    return _drop_unknown(
         total_prompt_tokens=usage.input_tokens,
         total_completion_tokens=usage.output_tokens,
         total_cached_tokens=usage.cached_tokens,
@@ -166,11 +173,11 @@ def _final(usage: Usage, session: SessionSummary, steps: int) -> dict[str, Any]:
     )
 
 
-def _facts(trial: RecordedTrial, each: RecordedAttempt) -> dict[str, Any]:
+def _facts(trial: RecordedTrial, recorded_attempt: RecordedAttempt) -> dict[str, Any]:
     """Return what whet knows of the attempt: where it belongs, and how it went."""
-    result, attempt = trial.result, each.attempt
-    decided = attempt.artifact_dir == result.artifact_dir
-    known: dict[str, Any] = {
+    result, attempt = trial.result, recorded_attempt.attempt
+    is_deciding = attempt.artifact_dir == result.artifact_dir
+    facts: dict[str, Any] = {
         "run": trial.run,
         "suite": result.key.suite,
         "case": result.key.case,
@@ -182,9 +189,9 @@ def _facts(trial: RecordedTrial, each: RecordedAttempt) -> dict[str, Any]:
         "failure": attempt.failure,
         "tags": trial.tags,
     }
-    if decided:
-        known |= {"score": result.score, "grades": result.grades, "skills": [s.skill for s in result.detected_skills]}
-    return known
+    if is_deciding:
+        facts |= {"score": result.score, "grades": result.grades, "skills": [s.skill for s in result.detected_skills]}
+    return facts
 
 
 def _moment(at: str | None) -> str | None:
@@ -195,6 +202,6 @@ def _moment(at: str | None) -> str | None:
         return None
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _drop_unknown(**values: Any) -> dict[str, Any]:
     """Return what is known: a field of ATIF that is not known is left out."""
     return {name: value for name, value in values.items() if value is not None}

@@ -8,19 +8,22 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
+from urllib.parse import unquote
 
+from whet.agents.known import known_agent
 from whet.errors import UsageError
-from whet.model import wire
+from whet.model import codec
+from whet.model.run import TrialResult
 from whet.model.session import SessionSummary, Usage
 from whet.reading.text import count, one_line
-from whet.record.trial_stream import RecordedAttempt, RecordedTrial, TrialStream
-from whet.report.export_steps import Call, Step, steps_of
+from whet.record.read.stream import RecordedAttempt, RecordedTrial, TrialStream
+from whet.report.export._steps import ExportStep, ToolStep, steps_of
 
 _INTERNAL, _CLIENT = 1, 3
 _ERROR = 2
 _SECOND = 1_000_000_000
-# Who answers, if an agent asks no model.
-_PROVIDERS = {"claude-code": "anthropic", "codex": "openai", "gemini": "gcp.gemini"}
+# The providers of built-in agents, as the conventions for attributes name them.
+_PROVIDERS = {"anthropic": "anthropic", "openai": "openai", "gemini": "gcp.gemini"}
 _IDS = ("traceId", "spanId", "parentSpanId")
 _MOST_BYTES = 1 << 20
 _PATIENCE_S = 30
@@ -36,19 +39,19 @@ def otlp_lines(stream: TrialStream, *, content: bool) -> Iterator[bytes]:
             for span in resource["scopeSpans"][0]["spans"]:
                 # In OTLP JSON these are hexadecimal, unlike other bytes.
                 span.update((name, b64decode(span[name]).hex()) for name in _IDS if name in span)
-        yield wire.encode(document) + b"\n"
+        yield codec.encode(document) + b"\n"
 
 
 def send_traces(stream: TrialStream, endpoint: str, *, content: bool, environ: Mapping[str, str]) -> int:
     """Send each trial to *endpoint*, some at a time; return how many there were."""
-    import httpx2  # noqa: PLC0415 - only this sends anything
+    import httpx2  # only this sends anything
 
     if not endpoint.startswith(("http://", "https://")):
         raise UsageError(f"--endpoint: {endpoint} is not an address", hint="name it as in http://127.0.0.1:4318")
     url = endpoint if endpoint.endswith("/v1/traces") else f"{endpoint.rstrip('/')}/v1/traces"
     protocol = import_module("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     headers = _headers(environ) | {"content-type": "application/x-protobuf"}
-    sent = waiting = 0
+    sent_count = waiting = 0
     batch = protocol.ExportTraceServiceRequest()
     with httpx2.Client(headers=headers, timeout=_PATIENCE_S) as client:
         for number, traces in enumerate(_traces(stream, content=content), 1):
@@ -58,14 +61,15 @@ def send_traces(stream: TrialStream, endpoint: str, *, content: bool, environ: M
                 continue
             try:
                 reply = client.post(url, content=batch.SerializeToString())
-                refused = _refusal(reply, protocol.ExportTraceServiceResponse())
+                refusal = _refusal(reply, protocol.ExportTraceServiceResponse())
             except httpx2.HTTPError as error:
-                refused = f"cannot be reached: {str(error) or type(error).__name__}"
-            if refused:
-                again = f"{count(sent, 'trial')} had arrived; exporting again sends the same traces, with the same ids"
-                raise UsageError(f"{url} {refused}", hint=again)
-            sent, waiting, batch = sent + waiting, 0, protocol.ExportTraceServiceRequest()
-    return sent
+                refusal = f"cannot be reached: {str(error) or type(error).__name__}"
+            if refusal:
+                arrivals = f"{count(sent_count, 'trial')} had arrived"
+                again = f"{arrivals}; exporting again sends the same traces, with the same ids"
+                raise UsageError(f"{url} {refusal}", hint=again)
+            sent_count, waiting, batch = sent_count + waiting, 0, protocol.ExportTraceServiceRequest()
+    return sent_count
 
 
 def _refusal(reply: Any, answer: Any) -> str | None:
@@ -77,14 +81,12 @@ def _refusal(reply: Any, answer: Any) -> str | None:
     except import_module("google.protobuf.message").DecodeError:
         return None
     partial = answer.partial_success
-    said = one_line(f"{count(partial.rejected_spans, 'span')}: {partial.error_message}")
-    return f"refused {said}" if partial.rejected_spans else None
+    message = one_line(f"{count(partial.rejected_spans, 'span')}: {partial.error_message}")
+    return f"refused {message}" if partial.rejected_spans else None
 
 
 def _headers(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that OpenTelemetry reads from the environment, such as a key."""
-    from urllib.parse import unquote  # noqa: PLC0415 - only this sends anything
-
     pairs = (pair.partition("=") for pair in environ.get(_HEADERS, "").split(",") if "=" in pair)
     return {name.strip().lower(): unquote(value.strip()) for name, _, value in pairs}
 
@@ -92,8 +94,8 @@ def _headers(environ: Mapping[str, str]) -> dict[str, str]:
 def _traces(stream: TrialStream, *, content: bool) -> Iterator[Any]:
     """Yield the trace of each trial."""
     protocol = import_module("opentelemetry.proto.trace.v1.trace_pb2")
-    asked = stream.asked
-    resource = {"service.name": "whet", "service.version": asked.whet_version, "whet.run": stream.run_dir.name}
+    run_file = stream.asked
+    resource = {"service.name": "whet", "service.version": run_file.whet_version, "whet.run": stream.run_dir.name}
     for trial in stream:
         traces = protocol.TracesData()
         spans = traces.resource_spans.add()
@@ -125,7 +127,7 @@ class _Trace:
             span.attributes,
             {
                 "test.case.name": key.case,
-                "test.case.result.status": None if result.status == "errored" else "pass" if result.passed else "fail",
+                "test.case.result.status": _result_status(result),
                 "whet.runner": key.runner,
                 "whet.arm": key.arm,
                 "whet.trial": key.number,
@@ -137,20 +139,25 @@ class _Trace:
                 "whet.cause": failure.cause if failure else None,
                 "whet.failure_class": result.failure_class.id if result.failure_class else None,
                 "whet.tags": self._trial.tags or None,
-                "whet.skills": tuple(found.skill for found in result.detected_skills) or None,
+                "whet.skills": tuple(detection.skill for detection in result.detected_skills) or None,
                 "error.type": failure.code if failure else None,
             },
         )
         if not result.passed:
             self._fail(span, failure.message if failure else None)
         self._add_grades(span, end)
-        for each in self._trial.attempts():
-            self._add_attempt(each, end)
+        for attempt in self._trial.attempts():
+            self._add_attempt(attempt, end)
 
     def _add_grades(self, span: Any, end: int) -> None:
         for grade in self._trial.result.grades:
             event = span.events.add(name="gen_ai.evaluation.result", time_unix_nano=end)
-            label = "undecided" if grade.undecided else "pass" if grade.passed else "fail"
+            if grade.undecided:
+                label = "undecided"
+            elif grade.passed:
+                label = "pass"
+            else:
+                label = "fail"
             _put(
                 event.attributes,
                 {
@@ -161,44 +168,44 @@ class _Trace:
                 },
             )
 
-    def _add_attempt(self, each: RecordedAttempt, latest: int) -> None:
-        attempt, session = each.attempt, each.session
+    def _add_attempt(self, recorded_attempt: RecordedAttempt, latest: int) -> None:
+        attempt, session = recorded_attempt.attempt, recorded_attempt.session
         agent = (session.agent if session else self._trial.agent) or self._trial.result.key.runner
         start = (_nanoseconds(session.started_at) if session else None) or self._now
         end = max(start, min(latest, start + int(attempt.duration_s * _SECOND)))
         self._now = start
         name = f"attempt {attempt.number}"
         span = self._add("trial", f"invoke_agent {agent}", name, (start, end))
-        asked = {"gen_ai.agent.version": session.version if session else None, "whet.attempt": attempt.number}
+        attributes = {"gen_ai.agent.version": session.version if session else None, "whet.attempt": attempt.number}
         _put(
             span.attributes,
-            self._invoking(agent, session) | asked | {"whet.status": attempt.status} | _tokens(attempt.usage),
+            self._invoking(agent, session) | attributes | {"whet.status": attempt.status} | _tokens(attempt.usage),
         )
         if attempt.failure is not None:
             _put(span.attributes, {"error.type": attempt.failure.code})
             self._fail(span, attempt.failure.message)
         if session is not None:
             self._put_messages(span, [session.prompt], [session.final_output])
-            self._add_steps(name, steps_of(session, each.events()), session, end)
+            self._add_steps(name, steps_of(session, recorded_attempt.events()), session, end)
         self._now = end
 
     def _invoking(self, agent: str, session: SessionSummary | None) -> dict[str, Any]:
         return {
             "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.provider.name": _PROVIDERS.get(session.agent if session else agent),
+            "gen_ai.provider.name": _provider(session.agent if session else agent),
             "gen_ai.agent.name": agent,
             "gen_ai.conversation.id": session.session_id if session else None,
             "gen_ai.request.model": (session.model if session else None) or self._trial.model,
         }
 
-    def _add_steps(self, above: str, steps: list[Step], session: SessionSummary, latest: int) -> None:
+    def _add_steps(self, above: str, steps: list[ExportStep], session: SessionSummary, latest: int) -> None:
         for number, step in enumerate(steps):
             if step.source == "agent":
                 self._add_chat(f"{above}/{number}", above, step, session, latest)
             for place, call in enumerate(step.calls):
                 self._add_call(f"{above}/{number}.{place}", above, call, session, latest)
 
-    def _add_chat(self, name: str, above: str, step: Step, session: SessionSummary, latest: int) -> None:
+    def _add_chat(self, name: str, above: str, step: ExportStep, session: SessionSummary, latest: int) -> None:
         start, end = self._now, self._later(step.at, latest)
         model = session.model or self._trial.model
         span = self._add(above, f"chat {model}" if model else "chat", name, (start, end), kind=_CLIENT)
@@ -206,14 +213,14 @@ class _Trace:
             span.attributes,
             {
                 "gen_ai.operation.name": "chat",
-                "gen_ai.provider.name": _PROVIDERS.get(session.agent),
+                "gen_ai.provider.name": _provider(session.agent),
                 "gen_ai.request.model": model,
             }
             | (_tokens(step.usage) if step.usage else {}),
         )
         self._put_messages(span, [], step.texts)
 
-    def _add_call(self, name: str, above: str, call: Call, session: SessionSummary, latest: int) -> None:
+    def _add_call(self, name: str, above: str, call: ToolStep, session: SessionSummary, latest: int) -> None:
         start = self._later(call.asked.at, latest)
         span = self._add(above, f"execute_tool {call.asked.tool}", name, (start, start))
         inner = f"{name}/agent"
@@ -224,14 +231,14 @@ class _Trace:
             agent.end_time_unix_nano = self._now
         result = call.result
         span.end_time_unix_nano = self._later(result.at if result else None, latest)
-        given = self._content and call.asked.args is not None
+        has_args = self._content and call.asked.args is not None
         _put(
             span.attributes,
             {
                 "gen_ai.operation.name": "execute_tool",
                 "gen_ai.tool.name": call.asked.tool,
                 "gen_ai.tool.call.id": call.id,
-                "gen_ai.tool.call.arguments": wire.encode(call.asked.args).decode() if given else None,
+                "gen_ai.tool.call.arguments": codec.encode(call.asked.args).decode() if has_args else None,
                 "gen_ai.tool.call.result": result.output if result and self._content else None,
                 "process.exit.code": call.exit_code,
             },
@@ -240,16 +247,16 @@ class _Trace:
             _put(span.attributes, {"error.type": "tool" if call.exit_code is None else f"exit {call.exit_code}"})
             self._fail(span, None)
 
-    def _put_messages(self, span: Any, asked: list[str], said: list[str]) -> None:
+    def _put_messages(self, span: Any, questions: list[str], answers: list[str]) -> None:
         """Add what was said, if it is wanted."""
-        for name, role, texts in (("input", "user", asked), ("output", "assistant", said)):
+        for name, role, texts in (("input", "user", questions), ("output", "assistant", answers)):
             parts = [{"type": "text", "content": text} for text in texts if text]
             if parts and self._content:
                 message = [{"role": role, "parts": parts}]
-                _put(span.attributes, {f"gen_ai.{name}.messages": wire.encode(message).decode()})
+                _put(span.attributes, {f"gen_ai.{name}.messages": codec.encode(message).decode()})
 
-    def _add(self, above: str, shown: str, name: str, times: tuple[int, int], kind: int = _INTERNAL) -> Any:
-        span = self._spans.add(trace_id=self._id, span_id=self._span_id(name), name=shown, kind=kind)
+    def _add(self, above: str, title: str, name: str, times: tuple[int, int], kind: int = _INTERNAL) -> Any:
+        span = self._spans.add(trace_id=self._id, span_id=self._span_id(name), name=title, kind=kind)
         if above:
             span.parent_span_id = self._span_id(above)
         span.start_time_unix_nano, span.end_time_unix_nano = times
@@ -267,6 +274,19 @@ class _Trace:
         """Return a time that an agent reports, unless time would run backwards or beyond the attempt."""
         self._now = max(self._now, min(_nanoseconds(at) or self._now, latest))
         return self._now
+
+
+def _result_status(result: TrialResult) -> str | None:
+    """Return what OpenTelemetry calls the result of a test; an errored trial has none."""
+    if result.status == "errored":
+        return None
+    return "pass" if result.passed else "fail"
+
+
+def _provider(agent: str) -> str | None:
+    """Return who answers an agent of whet, if no model is known to be asked."""
+    known = known_agent(agent)
+    return _PROVIDERS.get(known.provider or "") if known else None
 
 
 def _tokens(usage: Usage) -> dict[str, Any]:
@@ -288,8 +308,8 @@ def _nanoseconds(at: str | None) -> int | None:
         return None
     if moment is None:
         return None
-    known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0, int(known.timestamp() * 1_000_000) * 1000)
+    aware_moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0, int(aware_moment.timestamp() * 1_000_000) * 1000)
 
 
 def _put(attributes: Any, values: Mapping[str, Any]) -> None:
@@ -297,15 +317,15 @@ def _put(attributes: Any, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if value is None:
             continue
-        held = attributes.add(key=name).value
+        any_value = attributes.add(key=name).value
         match value:
             case bool():
-                held.bool_value = value
+                any_value.bool_value = value
             case int():
-                held.int_value = value
+                any_value.int_value = value
             case float():
-                held.double_value = value
+                any_value.double_value = value
             case tuple():
-                held.array_value.values.extend(type(held)(string_value=text) for text in value)
+                any_value.array_value.values.extend(type(any_value)(string_value=text) for text in value)
             case _:
-                held.string_value = value
+                any_value.string_value = value

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Literal
 
-from whet.dataclass import dataclass
-from whet.model.seen import (
+from msgspec import Struct, field
+
+from whet.model.events import (
     CommandRun,
     Event,
     FinalOutput,
@@ -27,15 +27,14 @@ _SUB_AGENT = ("subagent_type", "agent_name", "agent_type")
 _DEEPEST = 20
 
 
-@dataclass(slots=True, kw_only=True)
-class Call:
+class ToolStep(Struct, kw_only=True):
     """A tool call with what came back; the steps of a sub-agent stand `inside` the call that started it."""
 
     id: str
     asked: ToolCall
     result: ToolResult | None = None
     exit_code: int | None = None
-    inside: list[Step] = field(default_factory=list)
+    inside: list[ExportStep] = field(default_factory=list)
 
     @property
     def sub_agent(self) -> str | None:
@@ -46,19 +45,18 @@ class Call:
     @property
     def prompt(self) -> str | None:
         """What the sub-agent was asked."""
-        found = self.asked.args.get("prompt") if isinstance(self.asked.args, dict) else None
-        return found if isinstance(found, str) else None
+        prompt = self.asked.args.get("prompt") if isinstance(self.asked.args, dict) else None
+        return prompt if isinstance(prompt, str) else None
 
 
-@dataclass(slots=True, kw_only=True)
-class Step:
+class ExportStep(Struct, kw_only=True):
     """One message of the user, one round of the model, or one thing that neither of them did."""
 
     source: Literal["user", "agent", "system"]
     at: str | None = None
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ToolStep] = field(default_factory=list)
     # What came back and answers no call.
     stray: ToolResult | None = None
     usage: Usage | None = None
@@ -70,37 +68,37 @@ class Step:
         return "\n\n".join(self.texts)
 
 
-def steps_of(session: SessionSummary, events: Iterable[Event]) -> list[Step]:
+def steps_of(session: SessionSummary, events: Iterable[Event]) -> list[ExportStep]:
     """Return the steps of a session, the prompt first; an agent without events has its answer as the only step."""
-    reading = _Reading()
+    reading = _StepBuilder()
     for event in events:
         reading.take(event)
     reading.end()
     if not any(step.source == "user" for step in reading.steps[:1]):
-        reading.steps.insert(0, Step(source="user", at=session.started_at, texts=[session.prompt]))
+        reading.steps.insert(0, ExportStep(source="user", at=session.started_at, texts=[session.prompt]))
     if session.final_output.strip() not in reading.said:
-        reading.steps.append(Step(source="agent", texts=[session.final_output]))
+        reading.steps.append(ExportStep(source="agent", texts=[session.final_output]))
     return reading.steps
 
 
-class _Reading:
+class _StepBuilder:
     """Puts events together; `steps` is what the agent itself did."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[ExportStep] = []
         # An empty answer was said by saying nothing.
         self.said = {""}
         # The steps that events belong to now: those of the agent, or of the sub-agent that works.
         self._current = self.steps
         # The sub-agents that work, the last called at the end, and the steps that called them.
-        self._working: list[tuple[Call, Step]] = []
+        self._working: list[tuple[ToolStep, ExportStep]] = []
         # The calls without a result.
-        self._open: dict[str, Call] = {}
+        self._open: dict[str, ToolStep] = {}
         self._numbers = 0
         # The round that goes on; a result or a message of the user ends it.
-        self._round: Step | None = None
+        self._round: ExportStep | None = None
         self._ahead: Usage | None = None
-        self._reported: list[tuple[Step | None, Usage]] = []
+        self._reported: list[tuple[ExportStep | None, Usage]] = []
         # The steps that have a usage.
         self._told: set[int] = set()
 
@@ -108,7 +106,7 @@ class _Reading:
         match event:
             case Message(role="user"):
                 self._round = None
-                self._current.append(Step(source="user", at=event.at, texts=[event.text]))
+                self._current.append(ExportStep(source="user", at=event.at, texts=[event.text]))
             case Message():
                 self._say(event)
             case ToolCall():
@@ -120,11 +118,13 @@ class _Reading:
             case UsageSeen():
                 self._report(event)
             case Trouble():
-                self._current.append(Step(source="system", at=event.at, texts=[event.message], trouble=event))
+                self._current.append(ExportStep(source="system", at=event.at, texts=[event.message], trouble=event))
             case FinalOutput():
                 self._answer(event)
             case SessionEnded(ok=False):
-                self._current.append(Step(source="system", at=event.at, texts=[event.reason or "the session failed"]))
+                self._current.append(
+                    ExportStep(source="system", at=event.at, texts=[event.reason or "the session failed"])
+                )
 
     def end(self) -> None:
         """Give each step its usage, unless the agent reports one figure for the whole session."""
@@ -133,10 +133,10 @@ class _Reading:
                 if step is not None:
                     step.usage = usage if step.usage is None else step.usage + usage
 
-    def _begin(self, at: str | None) -> Step:
+    def _begin(self, at: str | None) -> ExportStep:
         """Return the round that goes on, or a new one."""
         if self._round is None:
-            self._round = Step(source="agent", at=at, usage=self._ahead)
+            self._round = ExportStep(source="agent", at=at, usage=self._ahead)
             self._ahead = None
             self._current.append(self._round)
         return self._round
@@ -155,7 +155,7 @@ class _Reading:
 
     def _call(self, event: ToolCall) -> None:
         self._numbers += 1
-        call = Call(id=event.id or f"call-{self._numbers}", asked=event)
+        call = ToolStep(id=event.id or f"call-{self._numbers}", asked=event)
         last, step = self._working[-1] if self._working else (None, None)
         if step is None or last is None or last.inside or not call.sub_agent:
             step = self._begin(event.at)
@@ -166,7 +166,7 @@ class _Reading:
             self._working.append((call, step))
             self._enter(call.inside)
 
-    def _enter(self, steps: list[Step]) -> None:
+    def _enter(self, steps: list[ExportStep]) -> None:
         self._current, self._round = steps, None
 
     def _note_code(self, event: CommandRun) -> None:
@@ -179,11 +179,11 @@ class _Reading:
         call = self._open.pop(event.id or self._first_open(event.tool), None)
         self._round = None
         if call is None:
-            self._current.append(Step(source="system", at=event.at, stray=event))
+            self._current.append(ExportStep(source="system", at=event.at, stray=event))
             return
         call.result = event
         if any(call is working for working, _ in self._working):
-            self._working = [each for each in self._working if each[0] is not call]
+            self._working = [entry for entry in self._working if entry[0] is not call]
             self._enter(self._working[-1][0].inside if self._working else self.steps)
 
     def _first_open(self, tool: str | None) -> str:

@@ -9,12 +9,12 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
-from whet.model import wire
+from whet.model import codec
 from whet.model.session import TOKEN_FIGURES
 from whet.record.notes import Notes, last_verdict, read_notes
-from whet.record.rows import RowKey
+from whet.record.read.rows import RowKey
+from whet.record.read.stream import RecordedTrial, TrialStream
 from whet.record.run_file import RunFile
-from whet.record.trial_stream import RecordedTrial, TrialStream
 
 Kind = Literal["text", "whole", "number", "yes", "list"]
 Row: TypeAlias = dict[str, Any]
@@ -78,8 +78,8 @@ def rows(stream: TrialStream) -> Iterator[Row]:
     """Yield a row for each trial, with every column."""
     notes = read_notes(stream.run_dir)
     for trial in stream:
-        found = _verdict(trial) | _usage(trial) | _origin(trial, stream.asked) | _said(trial, notes)
-        yield {name: found[name] for name in COLUMNS}
+        row = _verdict(trial) | _usage(trial) | _origin(trial, stream.asked) | _note_columns(trial, notes)
+        yield {name: row[name] for name in COLUMNS}
 
 
 def _verdict(trial: RecordedTrial) -> Row:
@@ -112,45 +112,45 @@ def _verdict(trial: RecordedTrial) -> Row:
 
 
 def _usage(trial: RecordedTrial) -> Row:
-    usage, paid = trial.result.usage, trial.result.paid_usage
+    usage, paid_usage = trial.result.usage, trial.result.paid_usage
     return {name: getattr(usage, name) for name in (*TOKEN_FIGURES, "total_tokens", "cost_usd", "cost_source")} | {
         "tokens_guessed": usage.tokens_guessed,
-        "paid_tokens": paid.total_tokens,
-        "paid_usd": paid.cost_usd,
+        "paid_tokens": paid_usage.total_tokens,
+        "paid_usd": paid_usage.cost_usd,
     }
 
 
-def _origin(trial: RecordedTrial, asked: RunFile) -> Row:
+def _origin(trial: RecordedTrial, run_file: RunFile) -> Row:
     *_, last = trial.attempts()
     session, arm = last.session, trial.result.key.arm
-    digest = asked.arm_facts[arm].get("skill") if arm in asked.arm_facts else asked.skill_digest
+    digest = run_file.arm_facts[arm].get("skill") if arm in run_file.arm_facts else run_file.skill_digest
     return {
         "agent": session.agent if session else trial.agent,
         "agent_version": session.version if session else None,
         "model": (session.model if session else None) or trial.model,
         "session_id": session.session_id if session else None,
-        "skills": [found.skill for found in trial.result.detected_skills],
+        "skills": [detection.skill for detection in trial.result.detected_skills],
         "skill_digest": None if digest == "none" else digest,
-        "suite_digest": asked.suite_digest,
+        "suite_digest": run_file.suite_digest,
         "tags": list(trial.tags),
         "weight": trial.weight,
         "folder": trial.result.artifact_dir,
-        "regraded_from": asked.regraded_from,
-        "whet_version": asked.whet_version,
+        "regraded_from": run_file.regraded_from,
+        "whet_version": run_file.whet_version,
     }
 
 
-def _said(trial: RecordedTrial, notes: Notes) -> Row:
+def _note_columns(trial: RecordedTrial, notes: Notes) -> Row:
     """Return what people said of a trial: their last verdict, and their texts."""
     key = trial.result.key
-    own = notes.get(RowKey(key.case, key.runner, key.arm, key.number), ())
-    return {"human_verdict": last_verdict(own), "human_notes": [note.text for note in own if note.text]}
+    trial_notes = notes.get(RowKey(key.case, key.runner, key.arm, key.number), ())
+    return {"human_verdict": last_verdict(trial_notes), "human_notes": [note.text for note in trial_notes if note.text]}
 
 
 def json_lines(stream: TrialStream) -> Iterator[bytes]:
     """Yield a line of JSON for each trial."""
     for row in rows(stream):
-        yield wire.encode(row) + b"\n"
+        yield codec.encode(row) + b"\n"
 
 
 def csv_lines(stream: TrialStream) -> Iterator[bytes]:
@@ -191,8 +191,8 @@ def parquet(stream: TrialStream) -> Iterator[bytes]:
     schema = arrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
     sink = _Sink()
     with files.ParquetWriter(sink, schema, compression="zstd") as writer:
-        rest = rows(stream)
-        while batch := list(islice(rest, _BATCH)):
+        row_stream = rows(stream)
+        while batch := list(islice(row_stream, _BATCH)):
             writer.write_batch(arrow.RecordBatch.from_pylist(batch, schema=schema))
             yield sink.take()
     yield sink.take()
@@ -218,5 +218,5 @@ class _Sink(io.RawIOBase):
 
     def take(self) -> bytes:
         """Return what was written since the last time."""
-        taken, self._pieces = b"".join(self._pieces), []
-        return taken
+        data, self._pieces = b"".join(self._pieces), []
+        return data

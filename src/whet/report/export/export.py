@@ -7,17 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+
 from whet.errors import UsageError
 from whet.reading.text import count
-from whet.record.trial_stream import TrialStream
+from whet.record.read.stream import TrialStream
+from whet.report.export._atif import write_trajectories
+from whet.report.export._otlp import otlp_lines, send_traces
+from whet.report.export._tables import csv_lines, json_lines, parquet
+from whet.version import install_command
 
 # The library that a format needs, and the extra that brings it.
 _NEEDS = {"parquet": ("pyarrow", "parquet"), "otlp": ("opentelemetry.proto", "otlp")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRequest:
+class ExportRequest(Struct, frozen=True, kw_only=True):
     """What to export, and where to; `content` adds what was said to traces."""
 
     run_dir: Path
@@ -39,7 +43,7 @@ def check_request(request: ExportRequest) -> None:
         raise UsageError("a Parquet file cannot be shown on a terminal", hint="name a file with --output")
     library, extra = _NEEDS.get(request.format, ("", ""))
     if library and not _is_installed(library):
-        raise UsageError(f"--format {request.format} needs {library}", hint=f"pip install 'whet[{extra}]'")
+        raise UsageError(f"--format {request.format} needs {library}", hint=install_command(extra))
 
 
 def _is_installed(library: str) -> bool:
@@ -61,8 +65,6 @@ def export(
     if request.format == "atif":
         notes += _export_folder(stream, request)
     elif request.endpoint:
-        from whet.report.export_otlp import send_traces  # noqa: PLC0415 - each format imports its own
-
         send_traces(stream, request.endpoint, content=request.content, environ=environ)
     else:
         write(_document(stream, request))
@@ -70,8 +72,6 @@ def export(
 
 
 def _export_folder(stream: TrialStream, request: ExportRequest) -> list[str]:
-    from whet.report.export_atif import write_trajectories  # noqa: PLC0415
-
     assert request.output
     without = write_trajectories(stream, request.output)
     return [f"{count(without, 'attempt')} without a session left out"] if without else []
@@ -79,9 +79,6 @@ def _export_folder(stream: TrialStream, request: ExportRequest) -> list[str]:
 
 def _document(stream: TrialStream, request: ExportRequest) -> Iterator[bytes]:
     if request.format == "otlp":
-        from whet.report.export_otlp import otlp_lines  # noqa: PLC0415
-
         return otlp_lines(stream, content=request.content)
-    from whet.report.export_tables import csv_lines, json_lines, parquet  # noqa: PLC0415
 
     return {"csv": csv_lines, "jsonl": json_lines, "parquet": parquet}[request.format](stream)

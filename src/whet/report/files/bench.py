@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal
 
-from whet.grade.statistics import pass_at_k
-from whet.model import wire
-from whet.model.event import ExecutionSummary, RunEnded
-from whet.model.grade import Grade, Rate
+from msgspec.structs import replace
+
+from whet.decide.resampling import pass_at_k
+from whet.errors import AgentTimedOut, BudgetSpent
+from whet.model import codec
+from whet.model.grade import CHECKS_FAILED, Grade, Rate
 from whet.model.run import TrialResult
+from whet.model.run_events import ExecutionSummary, RunEnded
 from whet.model.session import Usage
-from whet.report.json import DocumentReporter
+from whet.report.files.json import DocumentReporter
 
 Outcome = Literal["passed", "failed", "timeout", "budget", "agent_error", "infra_error", "skipped"]
 _MOST_K = 10
-_BY_CODE: dict[str, Outcome] = {"assertion": "failed", "timeout": "timeout", "budget": "budget"}
+_BY_CODE: dict[str, Outcome] = {
+    CHECKS_FAILED: "failed",
+    AgentTimedOut.code: "timeout",
+    BudgetSpent.code: "budget",
+}
 
 
 class BenchReporter(DocumentReporter):
@@ -23,18 +29,18 @@ class BenchReporter(DocumentReporter):
 
     def chunks(self, event: RunEnded) -> list[bytes]:
         """Return the document."""
-        return [wire.encode_pretty(_document(event)) + b"\n"]
+        return [codec.encode_pretty(_document(event)) + b"\n"]
 
 
 def _document(event: RunEnded) -> dict[str, Any]:
     results = event.results
     entries = [_entry(summary, list(results.trials(summary.execution))) for summary in results.summaries()]
     costs = [entry["cost"] for entry in entries if entry["cost"] is not None]
-    passed = sum(entry["pass"] for entry in entries)
+    passes = sum(entry["pass"] for entry in entries)
     return {
         "suite": results.plan.suite.name,
-        "passed": passed,
-        "failed": len(entries) - passed - len([entry for entry in entries if entry["void"]]),
+        "passed": passes,
+        "failed": len(entries) - passes - len([entry for entry in entries if entry["void"]]),
         "total": len(entries),
         # The cost is unknown if no agent reported one, and 0 if nothing ran.
         "totalCost": round(sum(costs), 9) if costs or all(entry["status"] == "skipped" for entry in entries) else None,
@@ -74,7 +80,7 @@ def _entry(summary: ExecutionSummary, trials: list[TrialResult]) -> dict[str, An
         "vacuous": any(trial.vacuous for trial in trials),
         "void": summary.status == "void",
         "expectations": [_expectation(grade) for grade in decisive.grades] if decisive else [],
-        "error": failure.message if failure and failure.code != "assertion" else _not_held(summary),
+        "error": failure.message if failure and not failure.is_of_checks else _not_held(summary),
         "notes": list(dict.fromkeys(note for trial in trials for note in trial.notes)),
         "turns": decisive.steps if decisive else None,
         **_rates(summary.rate),
@@ -106,14 +112,14 @@ def _rates(rate: Rate | None) -> dict[str, Any]:
 def _total_usage(trials: list[TrialResult]) -> Usage:
     """Return the usage of all runs of a case; the cost is unknown if a part of it is."""
     total = sum((trial.total_usage for trial in trials), Usage())
-    known = trials and all(_cost_is_known(trial) for trial in trials)
-    return total if known else replace(total, cost_usd=None, cost_source=None)
+    is_known = trials and all(_cost_is_known(trial) for trial in trials)
+    return total if is_known else replace(total, cost_usd=None, cost_source=None)
 
 
 def _cost_is_known(trial: TrialResult) -> bool:
     """Return whether every attempt reported its cost, but those whose agent never started."""
-    spent = [each for each in trial.attempts if each.failure is None or each.failure.phase != "start"]
-    return trial.total_usage.cost_usd is not None and all(each.usage.cost_usd is not None for each in spent)
+    attempts = [attempt for attempt in trial.attempts if attempt.failure is None or attempt.failure.phase != "start"]
+    return trial.total_usage.cost_usd is not None and all(attempt.usage.cost_usd is not None for attempt in attempts)
 
 
 def _outcome(summary: ExecutionSummary, decisive: TrialResult | None) -> Outcome:

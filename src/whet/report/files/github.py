@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from whet.decide.comparison import comparisons_in
 from whet.errors import UsageError
-from whet.grade.comparison import comparisons_in
-from whet.model.event import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.model.grade import Location
 from whet.model.run import RunInfo, TrialResult
+from whet.model.run_events import ExecutionSummary, Results, RunEnded, RunEvent
 from whet.reading.text import count, one_line, path_for_people
-from whet.report.comparison import sentence, why_stopped
+from whet.report.contract import ReporterContext
+from whet.report.decisions.words import sentence, why_stopped
+from whet.report.files.markdown import sections, within
 from whet.report.finding import ShownStatus, class_of, execution_name, finding_of, snapshot_finding
-from whet.report.markdown import sections, within
 from whet.report.markup import code
-from whet.report.reporter import ReporterContext
 from whet.report.screen import printing
 
 # GitHub shows ten annotations of a kind for each step, and drops the others.
@@ -53,8 +53,8 @@ class GithubReporter:
 
     def _annotations(self, results: Results, info: RunInfo) -> Iterator[str]:
         why = why_stopped(results)
-        for found in comparisons_in(results):
-            yield command("notice", "\n".join((sentence(found), *((why,) if why else ()))), title="whet: decision")
+        for comparison in comparisons_in(results):
+            yield command("notice", "\n".join((sentence(comparison), *((why,) if why else ()))), title="whet: decision")
         amounts = dict.fromkeys(_STATUSES, 0)
         for summary in results.summaries():
             for kind, statuses in _STATUSES.items():
@@ -63,18 +63,18 @@ class GithubReporter:
                     if amounts[kind] <= ANNOTATIONS:
                         yield from self._annotation(kind, summary, results, info)
         words = {"error": "failed", "warning": "errored"}
-        hidden = [
+        omissions = [
             f"{amount - ANNOTATIONS} more {words[kind]}" for kind, amount in amounts.items() if amount > ANNOTATIONS
         ]
-        if hidden:
+        if omissions:
             # A notice, because GitHub would not show an eleventh error.
-            yield command("notice", f"{' and '.join(hidden)}: see {self._rest_in(info)}", title="whet")
+            yield command("notice", f"{' and '.join(omissions)}: see {self._rest_in(info)}", title="whet")
 
     def _annotation(self, kind: str, summary: ExecutionSummary, results: Results, info: RunInfo) -> Iterator[str]:
-        found = (result for result in results.trials(summary.execution) if result.status in _STATUSES[kind])
+        results_of_kind = (result for result in results.trials(summary.execution) if result.status in _STATUSES[kind])
         execution = summary.execution
         title = f"{execution_name(execution.case.id, execution.arm)} > {one_line(execution.runner.id, 80)}"
-        for result in islice(found, 1):
+        for result in islice(results_of_kind, 1):
             # After a timeout there is no check to point to, only the case.
             location = (result.failure.location if result.failure else None) or execution.case.location
             message = "\n".join(self._message(kind, result, summary, info))
@@ -137,8 +137,8 @@ class GithubReporter:
 
 def command(kind: str, message: str, **properties: str) -> str:
     """Return a workflow command; *message* cannot become another one."""
-    written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{kind} {written}::{_data(message)}"
+    property_text = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{kind} {property_text}::{_data(message)}"
 
 
 def _data(text: str) -> str:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TextIO
 
-from whet.model.event import RunEnded, RunEvent
+from whet.model.run_events import RunEnded, RunEvent
 from whet.record.folder import PRIVATE
-from whet.report.reporter import NotWritten, ReporterContext
+from whet.report.contract import NotWritten, ReporterContext
 from whet.report.screen import printing
 
 _CHUNK_BYTES = 1 << 16
@@ -70,7 +70,7 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
     target = target.resolve()
     temporary = target.with_name(f".whet-{os.urandom(8).hex()}.tmp")
     try:
-        # A report says what the record says, and nobody else may read that. A file that was there keeps its mode.
+        # A report says what the record says, which only its owner may read. A file that was there keeps its mode.
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE), "wb") as file:
             yield file
         if target.exists():

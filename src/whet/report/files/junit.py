@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from whet.grade.scores import rate_of
-from whet.model.event import ExecutionSummary, Results, RunEnded
+from whet.decide.scores import rate_of
 from whet.model.run import Execution, RunInfo, Runner, TrialKey, TrialResult
+from whet.model.run_events import ExecutionSummary, Results, RunEnded
 from whet.reading.text import excerpt, one_line, path_for_people
+from whet.report.files.json import DocumentReporter
 from whet.report.finding import (
     Finding,
     ShownStatus,
@@ -22,8 +23,7 @@ from whet.report.finding import (
     snapshot_finding,
     trial_name,
 )
-from whet.report.json import DocumentReporter
-from whet.report.markup import attribute, escaped
+from whet.report.markup import attribute, escape_markup
 from whet.report.table import errored_text
 
 _KINDS: dict[ShownStatus, str] = {
@@ -49,10 +49,10 @@ class JunitReporter(DocumentReporter):
 
 def _document(results: Results, info: RunInfo, cwd: Path) -> Iterator[bytes]:
     # Only once: it may read the record.
-    known = results.counts
-    counts = Counter[str](tests=known.get("total", 0))
+    totals = results.counts
+    counts = Counter[str](tests=totals.get("total", 0))
     for status, kind in _KINDS.items():
-        counts[kind] += known.get(status, 0)
+        counts[kind] += totals.get(status, 0)
     for summary in results.summaries():
         if summary.snapshot is not None and summary.snapshot.verdict is not None:
             counts.update(["tests", _KINDS[summary.snapshot.verdict]])
@@ -106,8 +106,8 @@ def _count_rate(tally: Counter[str], summary: ExecutionSummary, results: Results
 
 def _rate_facts(tally: Counter[str]) -> dict[str, str]:
     """Return the rate of all trials that count, that of first attempts, and the bounds because of errored trials."""
-    counted = tally["trials"] - tally["errored"]
-    facts = {"as expected": f"{tally['as_expected']} of {counted}"}
+    total = tally["trials"] - tally["errored"]
+    facts = {"as expected": f"{tally['as_expected']} of {total}"}
     facts["as expected at the first attempt"] = f"{tally['first']} of {tally['first_total']}"
     facts |= {"flaky": str(tally["flaky"]), "errored": str(tally["errored"])}
     if tally["errored"]:
@@ -129,15 +129,15 @@ def _cases(
 ) -> Iterator[tuple[ShownStatus, float, str]]:
     """Yield every planned trial in order, missing ones too, and a snapshot that does not hold."""
     execution = summary.execution
-    found = results.trials(execution)
-    result = next(found, None)
+    trials = results.trials(execution)
+    result = next(trials, None)
     for number in range(1, execution.trials + 1):
         if summary.status == "void":
             opening = _opening(results.plan.key(execution, number), execution, 0.0, cwd)
             yield "void", 0.0, f'{opening}      <skipped message="void: a control passes it"/>\n    </testcase>\n'
         elif result is not None and result.number == number:
             yield result.status, result.duration_s, _case(result, execution, info, cwd)
-            result = next(found, None)
+            result = next(trials, None)
         else:
             opening = _opening(results.plan.key(execution, number), execution, 0.0, cwd)
             yield "not-run", 0.0, f'{opening}      <skipped message="not run"/>\n    </testcase>\n'
@@ -152,7 +152,7 @@ def _snapshot(execution: Execution, finding: Finding, info: RunInfo) -> str:
     message = "\n".join(finding.message)
     return (
         f'    <testcase classname={attribute(info.suite)} name={attribute(name)} time="0.000">\n'
-        f'      <{tag} message={attribute(message)} type="snapshot">{escaped(message)}</{tag}>\n    </testcase>\n'
+        f'      <{tag} message={attribute(message)} type="snapshot">{escape_markup(message)}</{tag}>\n    </testcase>\n'
     )
 
 
@@ -168,14 +168,14 @@ def _case(result: TrialResult, execution: Execution, info: RunInfo, cwd: Path) -
         facts.append(f"last seen: {finding.seen}")
     if finding.printed:
         facts += ("the check printed:", *finding.printed)
-    shown = escaped("\n".join(facts))
+    text = escape_markup("\n".join(facts))
     opening = _opening(result.key, execution, result.duration_s, cwd)
-    return f"{opening}{_outcome(result, finding)}      <system-out>{shown}</system-out>\n    </testcase>\n"
+    return f"{opening}{_outcome(result, finding)}      <system-out>{text}</system-out>\n    </testcase>\n"
 
 
 def _opening(key: TrialKey, execution: Execution, duration_s: float, cwd: Path) -> str:
-    name, written = trial_name(key, trials=execution.trials), execution.case.location
-    place = f' file={attribute(path_for_people(Path(written.file), cwd))} line="{written.line}"' if written else ""
+    name, location = trial_name(key, trials=execution.trials), execution.case.location
+    place = f' file={attribute(path_for_people(Path(location.file), cwd))} line="{location.line}"' if location else ""
     return f'    <testcase classname={attribute(key.suite)} name={attribute(name)}{place} time="{duration_s:.3f}">\n'
 
 
@@ -196,7 +196,7 @@ def _outcome(result: TrialResult, finding: Finding) -> str:
     if result.failure is not None and result.failure.traceback:
         # The message of a check that crashed may not explain it.
         lines += ["", *_long(result.failure.traceback)]
-    body = escaped("\n".join(lines))
+    body = escape_markup("\n".join(lines))
     return f"      <{tag} message={attribute(one_line(message, 300))} type={attribute(kind)}>{body}</{tag}>\n"
 
 

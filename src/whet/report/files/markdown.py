@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from whet.grade.comparison import lift_line
+from whet.decide.comparison import lift_line
 from whet.model.comparison import Comparison
-from whet.model.event import Results, RunEnded
 from whet.model.grade import Lift
 from whet.model.run import RunInfo
+from whet.model.run_events import Results, RunEnded
 from whet.reading.text import count, duration, one_line, path_for_people
-from whet.report.comparison import comparison_lines, sentence
+from whet.report.decisions.words import comparison_lines, sentence
 from whet.report.digest import (
     ERRORED,
     FAILURES,
     LOADS,
     Block,
-    Group,
+    FindingGroup,
     Names,
     load_lines,
     outcome,
     read_digest,
     resume_command,
 )
+from whet.report.files.json import DocumentReporter
 from whet.report.finding import Finding
-from whet.report.json import DocumentReporter
 from whet.report.markup import Kind, Table, cell, code, fence, markdown_table
-from whet.report.plain import symbol
 from whet.report.table import RunnerTable, columns_of, totals_of
+from whet.report.terminal.progress import mark_of
+from whet.report.triggers import TRIGGERS, TriggerReport
 
 ROWS = 500
 _LIFT_COLUMNS: Sequence[tuple[str, Kind]] = (
@@ -52,8 +53,8 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
     """Yield the document in pieces, so that it can be cut between any two."""
     digest = read_digest(results, info, cwd=cwd, rows=ROWS)
     yield f"# {cell(info.suite)}\n\n"
-    for found in digest.comparisons:
-        yield f"**{cell(sentence(found))}**\n\n"
+    for comparison in digest.comparisons:
+        yield f"**{cell(sentence(comparison))}**\n\n"
     if digest.stopped:
         yield f"{digest.stopped.capitalize()}.\n\n"
     yield f"{outcome(digest)}, in {duration(digest.duration_s)}.\n\n"
@@ -66,42 +67,58 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
         yield _table(table)
     if digest.loads:
         yield f"## {LOADS}\n\n```text\n" + "".join(f"{line}\n" for line in load_lines(digest.loads)) + "```\n\n"
+    if digest.triggers:
+        yield _triggers(digest.triggers)
     for lift in digest.lifts:
         yield _lift(lift)
-    for found in digest.comparisons:
-        yield _comparison(found)
+    for comparison in digest.comparisons:
+        yield _comparison(comparison)
     yield from _groups(FAILURES, digest.failed)
     yield from _groups(ERRORED, digest.errored)
+    yield _names(digest.lost_checks)
     yield _names(digest.void)
     yield _names(digest.flaky)
 
 
-def _comparison(found: Comparison) -> str:
-    heading, *lines = comparison_lines(found)
+def _comparison(comparison: Comparison) -> str:
+    heading, *lines = comparison_lines(comparison)
     return "\n".join((f"## {cell(heading)}", "", "```text", *lines, "```", "", ""))
 
 
-def within(parts: Iterable[str], limit_bytes: int, rest: str) -> str:
+def within(parts: Iterable[str], limit_bytes: int, remainder: str) -> str:
     """Join as many of *parts* as fit, and *rest* in place of the others."""
-    taken: list[str] = []
-    room = limit_bytes - len(rest.encode())
+    lines: list[str] = []
+    room = limit_bytes - len(remainder.encode())
     for part in parts:
         room -= len(part.encode())
         if room < 0:
-            return "".join([*taken, rest])
-        taken.append(part)
-    return "".join(taken)
+            return "".join([*lines, remainder])
+        lines.append(part)
+    return "".join(lines)
 
 
 def _table(table: RunnerTable) -> str:
     columns = columns_of(table)
     kinds: list[tuple[str, Kind]] = [("", "word"), ("case", "text")]
     kinds += [(column.heading, "number" if column.numeric else "word") for column in columns]
-    rows = [(symbol(row.status), row.case, *(column.cell(row) for column in columns)) for row in table.rows]
+    marks = [mark_of(row.status, baseline=row.baseline)[0] for row in table.rows]
+    rows = [
+        (mark, row.case, *(column.cell(row) for column in columns)) for mark, row in zip(marks, table.rows, strict=True)
+    ]
     lines = [f"## {cell(table.title)}", "", " · ".join(totals_of(table)), ""]
     lines += markdown_table(Table(kinds, rows))
     if table.left_off:
         lines += ["", f"and {count(table.left_off, 'more row')} in the record"]
+    return "\n".join(lines) + "\n\n"
+
+
+def _triggers(triggers: TriggerReport) -> str:
+    lines = [f"## {TRIGGERS}", "", "```text", *triggers.lines(), "```", ""]
+    rows = triggers.rows(all_queries=True)
+    if rows:
+        lines += markdown_table(Table([(heading, "text") for heading in triggers.columns], rows[:ROWS]))
+    if len(rows) > ROWS:
+        lines += ["", f"and {count(len(rows) - ROWS, 'more row')} in the record"]
     return "\n".join(lines) + "\n\n"
 
 
@@ -117,7 +134,7 @@ def _lift(lift: Lift) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
+def _groups(title: str, groups: Sequence[FindingGroup]) -> Iterator[str]:
     if groups:
         yield f"## {title}\n\n"
     for group in groups:
@@ -131,8 +148,8 @@ def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
 
 def _finding(finding: Finding) -> str:
     lines = "".join(f"- {label}: {code(fact)}\n" for label, fact in finding.facts())
-    printed = f"The check printed:\n\n{fence(finding.printed)}" if finding.printed else ""
-    return f"{code(finding.key)}\n\n{fence(finding.message)}{printed}{lines}\n"
+    output = f"The check printed:\n\n{fence(finding.printed)}" if finding.printed else ""
+    return f"{code(finding.key)}\n\n{fence(finding.message)}{output}{lines}\n"
 
 
 def _again(block: Block) -> str:

@@ -4,42 +4,40 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from itertools import count
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import PackageError, StoreError
 from whet.grade.evidence import load_report
-from whet.ground.extraction import path_of
-from whet.model.event import Results, RunEnded, RunEvent
+from whet.model.events import CommandRun
 from whet.model.grade import Grade
-from whet.model.run import Execution, RunInfo, TrialResult, folder_name
-from whet.model.seen import CommandRun
+from whet.model.run import Execution, RunInfo, Runner, TrialResult, folder_name
+from whet.model.run_events import Results, RunEnded
 from whet.model.session import Session
 from whet.model.suite import NO_SKILL, SKILL
-from whet.reading.text import path_for_people
+from whet.packages.extract import path_of
+from whet.report.files._folder import FolderReporter
 from whet.report.markup import cell
-from whet.report.reporter import NotWritten, ReporterContext
 
-_FOLDER = "skill-creator"
 # The viewer tells these two apart by their names.
 _NO_ARM = "default"
 _CONFIGURATIONS = {SKILL: "with_skill", NO_SKILL: "without_skill", _NO_ARM: "without_skill"}
 _MEASURES = ("pass_rate", "time_seconds", "tokens")
-# Its aggregation counts tokens whatever they are, so people have to be told.
+# The aggregation of skill-creator counts tokens whatever they are, so people have to know.
 _GUESSED = "Tokens are guessed from the characters: the agent does not report all of them"
 _LARGEST_FILE = 4 * 1024 * 1024
 _MOST_FILES = 200
 
 
-@dataclass(slots=True)
-class _Written:
+class _Output(Struct):
     """What was written for one runner so far."""
 
     folder: Path
@@ -47,29 +45,16 @@ class _Written:
     notes: list[str] = field(default_factory=list)
 
 
-class SkillCreatorReporter:
-    """Writes `iteration-N` into its folder when the run ends; with several runners, into a folder for each."""
+class SkillCreatorReporter(FolderReporter):
+    """Writes `iteration-N` into its folder."""
 
-    # Its target is a folder.
-    folder = True
+    default_folder = "skill-creator"
 
-    def __init__(self, context: ReporterContext) -> None:
-        self._context = context
-
-    def __call__(self, event: RunEvent) -> None:
-        """At the end, write everything."""
-        if not isinstance(event, RunEnded):
-            return
-        target = self._context.target or self._context.cwd / _FOLDER
-        runners = dict.fromkeys(execution.runner.id for execution in event.results.plan.executions)
-        try:
-            for runner in runners:
-                place = _next_iteration(target / folder_name(runner) if len(runners) > 1 else target)
-                _write(event.results, event.info, runner, place)
-                shown = path_for_people(place / "benchmark.json", self._context.cwd)
-                self._context.stdout.write(f"wrote {shown}\n")
-        except OSError as error:
-            raise NotWritten(f"could not write {target}: {error.strerror or error}") from error
+    def write(self, event: RunEnded, runner: Runner, folder: Path) -> Path:
+        """Write a new iteration, and return the path of its benchmark."""
+        place = _next_iteration(folder)
+        _write(event.results, event.info, runner.id, place)
+        return place / "benchmark.json"
 
 
 def _next_iteration(folder: Path) -> Path:
@@ -79,29 +64,29 @@ def _next_iteration(folder: Path) -> Path:
 
 
 def _write(results: Results, info: RunInfo, runner: str, place: Path) -> None:
-    own = [each for each in results.plan.executions if each.runner.id == runner]
-    armed = [each for each in own if each.arm != _NO_ARM]
+    runner_executions = [item for item in results.plan.executions if item.runner.id == runner]
+    arm_executions = [item for item in runner_executions if item.arm != _NO_ARM]
     # Beside suites with arms, those without have no part in the comparison.
-    executions = armed or own
-    names = list(dict.fromkeys(each.case.id for each in executions))
+    executions = arm_executions or runner_executions
+    names = list(dict.fromkeys(item.case.id for item in executions))
     # The aggregation sorts them, so all are numbers.
     numeric = all(name.isdecimal() for name in names)
     numbers = {name: int(name) if numeric else index for index, name in enumerate(names, 1)}
-    written = _Written(place)
-    if len(executions) < len(own):
-        left = ", ".join(dict.fromkeys(each.case.id for each in own if each.arm == _NO_ARM))
-        written.notes.append(f"Not here, because they run neither with the skill nor without it: {left}")
+    output = _Output(place)
+    if len(executions) < len(runner_executions):
+        left = ", ".join(dict.fromkeys(item.case.id for item in runner_executions if item.arm == _NO_ARM))
+        output.notes.append(f"Not here, because they run neither with the skill nor without it: {left}")
     for execution in executions:
         number = numbers[execution.case.id]
         metadata = _metadata(execution, number)
         _dump(place / f"eval-{number}" / "eval_metadata.json", metadata)
         for result in results.trials(execution):
-            _write_run(written, info, execution, result, metadata)
+            _write_run(output, info, execution, result, metadata)
     benchmark = {
         "metadata": _about(results, info, executions, list(numbers.values())),
-        "runs": written.runs,
-        "run_summary": _summary(written.runs),
-        "notes": written.notes,
+        "runs": output.runs,
+        "run_summary": _summary(output.runs),
+        "notes": output.notes,
     }
     _dump(place / "benchmark.json", benchmark)
     (place / "benchmark.md").write_text("\n".join(_markdown(benchmark)) + "\n", encoding="utf-8")
@@ -118,10 +103,10 @@ def _metadata(execution: Execution, number: int) -> dict[str, Any]:
 
 
 def _write_run(
-    written: _Written, info: RunInfo, execution: Execution, result: TrialResult, metadata: Mapping[str, Any]
+    output: _Output, info: RunInfo, execution: Execution, result: TrialResult, metadata: Mapping[str, Any]
 ) -> None:
     arm = _CONFIGURATIONS.get(execution.arm) or folder_name(execution.arm)
-    run = written.folder / f"eval-{metadata['eval_id']}" / arm / f"run-{result.number}"
+    run = output.folder / f"eval-{metadata['eval_id']}" / arm / f"run-{result.number}"
     source = info.run_dir / result.artifact_dir
     session: Session | None = None
     with suppress(StoreError):
@@ -132,13 +117,13 @@ def _write_run(
     timing = {"total_tokens": tokens, "duration_ms": time_s * 1000, "total_duration_seconds": time_s}
     if result.usage.tokens_guessed:
         timing["tokens_guessed"] = True
-        if _GUESSED not in written.notes:
-            written.notes.append(_GUESSED)
+        if _GUESSED not in output.notes:
+            output.notes.append(_GUESSED)
     _dump(run / "timing.json", timing)
     if result.status == "errored":
-        # It says nothing about the agent, so it has no grading, and is in no rate.
-        said = result.failure.message.partition("\n")[0] if result.failure else "no verdict"
-        written.notes.append(f"Eval {metadata['eval_id']}, {arm}, run {result.number} errored: {said}")
+        # An errored trial says nothing about the agent, so it has no grading, and is in no rate.
+        message = result.failure.message.partition("\n")[0] if result.failure else "no verdict"
+        output.notes.append(f"Eval {metadata['eval_id']}, {arm}, run {result.number} errored: {message}")
         return
     apart = {check.label for check in execution.case.checks if not check.compared}
     grades = [grade for grade in result.grades if grade.check not in apart]
@@ -146,14 +131,14 @@ def _write_run(
     grading = _grading(labels, grades, result, session, time_s)
     _dump(run / "grading.json", grading)
     metrics = grading["execution_metrics"]
-    own = {"time_seconds": time_s, "tokens": tokens, "tool_calls": metrics["total_tool_calls"]}
-    written.runs.append(
+    figures = {"time_seconds": time_s, "tokens": tokens, "tool_calls": metrics["total_tool_calls"]}
+    output.runs.append(
         {
             "eval_id": metadata["eval_id"],
             "eval_name": metadata["eval_name"],
             "configuration": arm,
             "run_number": result.number,
-            "result": {**grading["summary"], **own, "errors": metrics["errors_encountered"]},
+            "result": {**grading["summary"], **figures, "errors": metrics["errors_encountered"]},
             "expectations": grading["expectations"],
             "notes": list(result.notes),
         }
@@ -169,19 +154,19 @@ def _grading(
     ]
     if not expectations:
         # The agent did not get as far as that.
-        said = result.failure.message if result.failure else ""
-        expectations = [{"text": label, "passed": result.failure is None, "evidence": said} for label in labels]
-    passed = sum(bool(each["passed"]) for each in expectations)
+        message = result.failure.message if result.failure else ""
+        expectations = [{"text": label, "passed": result.failure is None, "evidence": message} for label in labels]
+    passes = sum(bool(expectation["passed"]) for expectation in expectations)
     total = len(expectations)
     tools = Counter(call.tool for call in session.tool_calls()) if session else Counter[str]()
     commands = [event for event in session.events if isinstance(event, CommandRun)] if session else []
     return {
         "expectations": expectations,
         "summary": {
-            "passed": passed,
-            "failed": total - passed,
+            "passed": passes,
+            "failed": total - passes,
             "total": total,
-            "pass_rate": round(passed / total, 4),
+            "pass_rate": round(passes / total, 4),
         },
         "execution_metrics": {
             "tool_calls": dict(tools),
@@ -201,8 +186,8 @@ def _grading(
 def _text(grade: Grade) -> str:
     """Return what was expected: the whole statement, of which the name of the check may have only a part."""
     try:
-        rated = json.loads(grade.evidence or "")
-        return str(rated[0]["description"]) if len(rated) == 1 else grade.check
+        rating = json.loads(grade.evidence or "")
+        return str(rating[0]["description"]) if len(rating) == 1 else grade.check
     except (ValueError, KeyError, TypeError, IndexError):
         return grade.check
 
@@ -217,7 +202,6 @@ def _write_outputs(outputs: Path, source: Path, session: Session | None) -> None
     archive = source / "changes.tar"
     if not archive.is_file():
         return
-    import tarfile  # noqa: PLC0415 - only here
 
     with tarfile.open(archive) as file:
         members = (member for member in file if member.isreg() and member.size <= _LARGEST_FILE)
@@ -245,16 +229,16 @@ def _about(results: Results, info: RunInfo, executions: Sequence[Execution], ids
 
 
 def _summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     for name in sorted({run["configuration"] for run in runs}):
-        own = [run["result"] for run in runs if run["configuration"] == name]
-        found[name] = {measure: _spread([float(each[measure]) for each in own]) for measure in _MEASURES}
-    first, second = (*found.values(), {}, {})[:2]
+        results = [run["result"] for run in runs if run["configuration"] == name]
+        summary[name] = {measure: _spread([float(result[measure]) for result in results]) for measure in _MEASURES}
+    first, second = (*summary.values(), {}, {})[:2]
     differences = {
         measure: first.get(measure, _NOTHING)["mean"] - second.get(measure, _NOTHING)["mean"] for measure in _MEASURES
     }
     digits = {"pass_rate": "+.2f", "time_seconds": "+.1f", "tokens": "+.0f"}
-    return {**found, "delta": {measure: format(value, digits[measure]) for measure, value in differences.items()}}
+    return {**summary, "delta": {measure: format(value, digits[measure]) for measure, value in differences.items()}}
 
 
 _NOTHING = {"mean": 0.0, "stddev": 0.0, "min": 0.0, "max": 0.0}
@@ -262,8 +246,8 @@ _NOTHING = {"mean": 0.0, "stddev": 0.0, "min": 0.0, "max": 0.0}
 
 def _spread(values: Sequence[float]) -> dict[str, float]:
     deviation = stdev(values) if len(values) > 1 else 0.0
-    found = {"mean": fmean(values), "stddev": deviation, "min": min(values), "max": max(values)}
-    return {name: round(value, 4) for name, value in found.items()}
+    spread = {"mean": fmean(values), "stddev": deviation, "min": min(values), "max": max(values)}
+    return {name: round(value, 4) for name, value in spread.items()}
 
 
 def _markdown(benchmark: Mapping[str, Any]) -> Iterator[str]:

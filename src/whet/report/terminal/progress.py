@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
 
-from whet.model.event import Notice, RunStarted
 from whet.model.grade import AS_EXPECTED
 from whet.model.run import Plan, Trial, TrialKey, TrialResult
-from whet.reading.text import count, duration, left, middle, one_line, right, width
+from whet.model.run_events import Notice, RunStarted
+from whet.reading.text import count, duration, fitted, left, middle, one_line, right, width
 from whet.report.finding import ShownStatus, class_of, execution_name, trial_name
 from whet.report.screen import Screen, Style
 
@@ -97,6 +97,13 @@ def symbol(status: ShownStatus) -> str:
     return "✓" if status in AS_EXPECTED else "✗"
 
 
+def mark_of(status: ShownStatus, *, baseline: bool) -> tuple[str, Style]:
+    """Return the sign of *status* and its style; a baseline that failed has failed, although nothing counts it."""
+    if baseline and status == "expected-failed":
+        return "✗", "dim"
+    return symbol(status), STATUS_STYLES[status]
+
+
 def notice_line(notice: Notice, screen: Screen) -> str:
     """Return the line of *notice*."""
     lead = screen.paint("warning:", "warn") if notice.level == "warning" else "note:"
@@ -109,6 +116,7 @@ class TrialLines:
     def __init__(self, plan: Plan, screen: Screen) -> None:
         self._screen = screen
         self._total = plan.trial_count
+        self._baseline = plan.baseline
         self._numbered = any(execution.trials > 1 for execution in plan.executions)
         self._number_width = max((len(str(execution.trials)) for execution in plan.executions), default=1) + 1
         cases = (width(execution_name(each.case.id, each.arm)) for each in plan.executions)
@@ -123,36 +131,36 @@ class TrialLines:
         """Shorten names, and then notes, so that a line fits on the terminal."""
         place = 2 * len(str(self._total)) + 1
         number = self._number_width + 2 if self._numbered else 0
-        rest = 2 + place + 4 + 2 + self._runner_width + number + 2 + _TIME_WIDTH + 2
-        self._case_width = min(self._case_width, max(_NARROWEST_CASE, columns - rest - _USUAL_NOTE))
-        self._note_width = min(_WIDEST_NOTE, max(_USUAL_NOTE, columns - rest - self._case_width))
+        taken_width = 2 + place + 4 + 2 + self._runner_width + number + 2 + _TIME_WIDTH + 2
+        self._case_width = min(self._case_width, max(_NARROWEST_CASE, columns - taken_width - _USUAL_NOTE))
+        self._note_width = min(_WIDEST_NOTE, max(_USUAL_NOTE, columns - taken_width - self._case_width))
 
     def name(self, trial: Trial) -> str:
         """Return case, runner and number of *trial*, in columns."""
         key = trial.key
-        case = self._screen.fit(middle(execution_name(key.case, key.arm), self._case_width))
-        runner = self._screen.fit(middle(one_line(key.runner), self._runner_width))
+        case = self._screen.fit(fitted(execution_name(key.case, key.arm), self._case_width))
+        runner = self._screen.fit(fitted(one_line(key.runner), self._runner_width))
         number = f"  {left(f'#{key.number}', self._number_width)}" if self._numbered else ""
         return f"{left(case, self._case_width)}  {left(runner, self._runner_width)}{number}"
 
-    def ended(self, trial: Trial, result: TrialResult, done: int) -> str:
+    def ended(self, trial: Trial, result: TrialResult, count: int) -> str:
         """Return the line of a finished trial."""
-        style = STATUS_STYLES[result.status]
-        place = self._place(done)
+        sign, style = mark_of(result.status, baseline=result.key.arm == self._baseline)
+        place = self._place(count)
         time = right(duration(result.duration_s), _TIME_WIDTH)
         note = self._screen.fit(_note(result, self._note_width))
-        painted = self._screen.paint(note, style) if note else ""
-        mark = self._screen.paint(self._screen.fit(symbol(result.status)), style)
-        return f"  {self._screen.paint(place, 'dim')}  {mark} {self.name(trial)}  {time}  {painted}"
+        painted_note = self._screen.paint(note, style) if note else ""
+        mark = self._screen.paint(self._screen.fit(sign), style)
+        return f"  {self._screen.paint(place, 'dim')}  {mark} {self.name(trial)}  {time}  {painted_note}"
 
-    def running(self, names: list[str], done: int) -> str:
+    def running(self, names: list[str], count: int) -> str:
         """Return the line that names the running trials."""
         more = len(names) - _RUNNING_NAMED
-        shown = [*names[:_RUNNING_NAMED], *([f"and {more} more"] if more > 0 else [])]
-        return self._screen.paint(f"  {self._place(done)}  still running: {', '.join(shown)}", "dim")
+        shown_names = [*names[:_RUNNING_NAMED], *([f"and {more} more"] if more > 0 else [])]
+        return self._screen.paint(f"  {self._place(count)}  still running: {', '.join(shown_names)}", "dim")
 
-    def _place(self, done: int) -> str:
-        return right(f"{done}/{self._total}", 2 * len(str(self._total)) + 1)
+    def _place(self, count: int) -> str:
+        return right(f"{count}/{self._total}", 2 * len(str(self._total)) + 1)
 
 
 class PlainProgress:
@@ -160,10 +168,10 @@ class PlainProgress:
 
     live = False
 
-    def __init__(self, started: RunStarted, screen: Screen, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, start: RunStarted, screen: Screen, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
-        self._lines = TrialLines(started.plan, screen)
-        self._done = started.done
+        self._lines = TrialLines(start.plan, screen)
+        self._done = start.done
         self._clock = clock
         self._running: dict[TrialKey, tuple[str, float]] = {}
         # The thread of the heartbeat reads and prints too.
@@ -195,6 +203,9 @@ class PlainProgress:
             if names:
                 self._screen.line(self._lines.running(names, self._done))
 
+    def looked(self, text: str) -> None:
+        """Keep nothing below a bar: the line was printed."""
+
     def stop(self) -> None:
         """Stop the heartbeat."""
         self._heartbeat.stop()
@@ -208,9 +219,9 @@ class PlainProgress:
 class CallProgress(PlainProgress):
     """Prints every call if there are few; else the first that do not pass, and the progress at each tenth."""
 
-    def __init__(self, started: RunStarted, screen: Screen) -> None:
-        super().__init__(started, screen)
-        self._total = started.plan.trial_count
+    def __init__(self, start: RunStarted, screen: Screen) -> None:
+        super().__init__(start, screen)
+        self._total = start.plan.trial_count
         self._few = self._total <= CALLS_SHOWN
         self._shown = 0
 
@@ -240,7 +251,7 @@ def _note(result: TrialResult, limit: int) -> str:
     ident, title = class_of(result)
     cause = result.failure.cause if result.status == "errored" and result.failure else ident
     short = f"{result.status}: {middle(title, 60)}"
-    whole = f"{short} ({one_line(cause, 40)})" if cause not in (ident, title) else short
+    full_note = f"{short} ({one_line(cause, 40)})" if cause not in (ident, title) else short
     # The end of the run shows the cause again.
-    fitting = whole if len(whole) <= limit else short
+    fitting = full_note if len(full_note) <= limit else short
     return fitting if len(fitting) <= limit else fitting[: limit - 1] + "…"

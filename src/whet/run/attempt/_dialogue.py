@@ -8,21 +8,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
-from whet.agents.agent import Agent, AgentCommand, Dialogue
-from whet.agents.records import Lines
-from whet.agents.turns import Turn
-from whet.dataclass import dataclass
+from whet.agents.contract import Agent, AgentCommand, Dialogue
+from whet.agents.observe.model_activity import ModelActivity
+from whet.agents.observe.records import LineSplitter
 from whet.errors import OutputTooLarge
-from whet.ground.sandbox import Ended, Sink, Talk
-from whet.model.seen import SessionStarted
+from whet.model.events import SessionStarted
+from whet.sandbox.contract import Ended, Sink, Talk
 
 if TYPE_CHECKING:
-    from whet.run.gateways import Through
+    from whet.gateway.sessions import ProxySession
 
 # Starts the program, with a sink for what it prints and one for what it logs.
 Start: TypeAlias = Callable[[Sink, Sink], AbstractAsyncContextManager[Talk]]
@@ -32,8 +32,7 @@ _FAREWELL_S = 2.0
 _MOST_BETWEEN = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Streams:
+class Streams(Struct, frozen=True, kw_only=True):
     """Where everything that is said goes: what the agent prints, what it logs, and what whet sends."""
 
     stdout: Sink
@@ -44,24 +43,25 @@ class Streams:
 class LiveAgent:
     """An agent that is spoken with: it starts with its first prompt, and waits after each answer but the last.
 
-    Set `last` before a prompt that no other follows. What it prints between two turns belongs to the second one.
+    *prompts* is how many it will get, if that is known. What it prints between two turns belongs to the second one.
     """
 
-    def __init__(self, *, last: bool) -> None:
-        self.last = last
+    def __init__(self, *, prompts: int | None, proxy_session: ProxySession | None = None) -> None:
+        self._prompts = prompts
+        self._asked = 0
         # The object that follows the session, how it was started, and what is known of the session so far.
         self.agent: Agent | None = None
-        self.asked: AgentCommand | None = None
+        self.agent_command: AgentCommand | None = None
         self.started: SessionStarted | None = None
-        # Its way through the gateway, which the one that began the conversation closes.
-        self.through: Through | None = None
+        # The agent's way through the gateway, which the one that began the conversation closes.
+        self.proxy_session = proxy_session
         self._program = AsyncExitStack()
         self._talk: Talk | None = None
         self._over: asyncio.Future[None] | None = None
         self._dialogue: Dialogue | None = None
         self._streams: Streams | None = None
         self._model_came = False
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._late_output, self._late_log = bytearray(), bytearray()
         self._to_send: deque[bytes] = deque()
         self._moved = asyncio.Event()
@@ -69,14 +69,18 @@ class LiveAgent:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *raised: object) -> None:
+    async def __aexit__(self, *exception_info: object) -> None:
         """End the program, if it is still there."""
         try:
-            await self._program.__aexit__(*raised)  # type: ignore[arg-type]
+            await self._program.__aexit__(*exception_info)  # type: ignore[arg-type]
         finally:
             # What a sink raised is raised in its turn, or nothing waits for it any more.
             if self._over is not None and not self._over.cancel() and not self._over.cancelled():
                 self._over.exception()
+
+    def remember(self, agent: Agent, agent_command: AgentCommand, session_start: SessionStarted) -> None:
+        """Note the session that the next turn continues."""
+        self.agent, self.agent_command, self.started = agent, agent_command, session_start
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Stop it with everything that it started, during the context: nothing of it runs while it is graded."""
@@ -85,13 +89,14 @@ class LiveAgent:
         return self._talk.paused()
 
     async def ask(
-        self, start: Start, dialogue: Dialogue, prompt: str, *, timeout_s: float, turn: Turn, streams: Streams
+        self, start: Start, dialogue: Dialogue, prompt: str, *, timeout_s: float, turn: ModelActivity, streams: Streams
     ) -> Ended:
         """Bring *prompt* to its answer within *timeout_s*; return how the turn ended, or the program with it.
 
         Raises what a sink raised.
         """
         began = time.monotonic()
+        self._asked += 1
         self._dialogue, self._streams = dialogue, streams
         # A program whose model has answered once cannot say later that it never began.
         turn.came = self._model_came
@@ -103,7 +108,7 @@ class LiveAgent:
                 self._say(dialogue.ask(prompt))
                 self._hear_what_came_between()
                 timed_out = await self._through(talk, over, timeout_s)
-                if not (self.last or timed_out or over.done() or dialogue.failed):
+                if not (self._asked == self._prompts or timed_out or over.done() or dialogue.failed):
                     end.pop_all()
         finally:
             self._model_came = turn.came
@@ -113,8 +118,8 @@ class LiveAgent:
         took_s = time.monotonic() - began
         if talk.ended is None:
             return Ended(exit_code=None, signal=None, timed_out=False, duration_s=took_s, dismissed=True)
-        dismissed = dialogue.answered and not timed_out
-        return replace(talk.ended, timed_out=timed_out, dismissed=dismissed, duration_s=took_s)
+        was_dismissed = dialogue.answered and not timed_out
+        return replace(talk.ended, timed_out=timed_out, dismissed=was_dismissed, duration_s=took_s)
 
     async def _running(self, start: Start) -> tuple[Talk, asyncio.Future[None]]:
         """Return the program, and when it is over; start it if there is none."""
@@ -128,12 +133,12 @@ class LiveAgent:
         """Wait for the answer; return whether the time limit came first. Raises what a sink raised."""
         assert self._dialogue is not None
         with anyio.move_on_after(timeout_s) as limit:
-            await self._settled(talk, over)
+            await self._until_answered(talk, over)
         timed_out = limit.cancelled_caught and not over.done()
         if timed_out:
             self._say(self._dialogue.cancel())
             with anyio.move_on_after(_FAREWELL_S):
-                await self._settled(talk, over)
+                await self._until_answered(talk, over)
         if over.done():
             over.result()
         return timed_out
@@ -167,7 +172,7 @@ class LiveAgent:
         self._to_send.extend(lines)
         self._moved.set()
 
-    async def _settled(self, talk: Talk, over: asyncio.Future[None]) -> None:
+    async def _until_answered(self, talk: Talk, over: asyncio.Future[None]) -> None:
         """Send what there is to send, until the prompt is answered or the program is over."""
         assert self._dialogue is not None
         while True:

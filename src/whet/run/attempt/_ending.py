@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whet.agents.agent import AgentCommand
-from whet.agents.observing import Observer
-from whet.agents.turns import refused_login
+from whet.agents.contract import AgentCommand
+from whet.agents.observe.model_activity import refused_login
+from whet.agents.observe.observer import Observer
 from whet.errors import (
     AgentCrashed,
     AgentError,
@@ -18,12 +18,12 @@ from whet.errors import (
     ProviderFailed,
     SessionUnfinished,
 )
-from whet.ground.sandbox import Ended
-from whet.model.seen import PROVIDER_TROUBLE, Trouble, TroubleKind
+from whet.model.events import PROVIDER_TROUBLE, Trouble, TroubleKind
+from whet.sandbox.contract import Ended
 
 if TYPE_CHECKING:
     # Most agents have no gateway.
-    from whet.agents.gateway_ledger import Witness
+    from whet.gateway.request_log import ProviderObservation
 
 _SIGNALLED = 128
 _NOT_PAID = 402
@@ -32,125 +32,135 @@ _UNPROVOKED: frozenset[TroubleKind] = frozenset({"overloaded", "server", "networ
 
 
 def judge_ending(
-    ended: Ended,
+    ending: Ended,
     observer: Observer,
-    asked: AgentCommand,
+    agent_command: AgentCommand,
     *,
     timeout_s: float,
     silence_s: float,
     tail: bytes,
-    witness: Witness | None = None,
+    observation: ProviderObservation | None = None,
 ) -> None:
     """Raise unless the session ended well; trouble with the provider is not blamed on the agent.
 
-    What the gateway saw outweighs what the agent says.
+    What the gateway saw outweighs what the agent says; *observation* is None if the agent asked nothing through it.
     """
-    seen = witness if witness is not None and witness.asked else None
-    if ended.timed_out:
-        raise (_seen_at_limit(seen, asked, timeout_s, silence_s) if seen else None) or _timed_out(
-            observer, asked, timeout_s, silence_s, witnessed=seen is not None
+    if ending.timed_out:
+        raise (_seen_at_limit(observation, agent_command, timeout_s, silence_s) if observation else None) or _timed_out(
+            observer, agent_command, timeout_s, silence_s, is_observed=observation is not None
         )
-    if ended.stopped:
-        raise CeilingReached(f"ran into its ceiling of {ended.reached}")
-    said = observer.ended
-    finished = said.ok if said is not None else not asked.announces_end
-    if finished and (ended.exit_code == 0 or ended.dismissed):
+    if ending.stopped:
+        raise CeilingReached(f"ran into its ceiling of {ending.reached}")
+    session_end = observer.ended
+    is_complete = session_end.ok if session_end is not None else not agent_command.announces_end
+    if is_complete and (ending.exit_code == 0 or ending.dismissed):
         return
     trouble = observer.trouble
-    if seen is not None and _counts(seen, asked):
-        assert seen.trouble is not None
-        raise _provider_failed(seen.trouble, _how_often(seen))
-    if trouble is not None and asked.trusted and seen is None and _is_providers(trouble, begun=observer.turn.came):
+    if observation is not None and _counts(observation, agent_command):
+        assert observation.trouble is not None
+        raise _provider_failed(observation.trouble, _how_often(observation))
+    if (
+        trouble is not None
+        and agent_command.trusted
+        and observation is None
+        and _is_providers(trouble, model_answered=observer.turn.came)
+    ):
         raise _failed_directly(trouble, observer.turn.login)
-    if trouble is not None and asked.trusted and trouble.kind == "context":
+    if trouble is not None and agent_command.trusted and trouble.kind == "context":
         raise observer.turn.no_room(trouble)
-    reason = (said.reason if said else None) or (trouble.message if trouble else None) or ""
-    if ended.reached is not None:
-        raise CeilingReached(f"ran into its ceiling of {ended.reached}, and {_crash(ended, reason, tail)}")
-    if asked.shows_model and not observer.turn.came and not (seen and seen.answered):
-        raise _never_began(ended, asked, reason, tail, observer.turn.login)
-    if ended.exit_code != 0 and not ended.dismissed:
-        raise AgentCrashed(_crash(ended, reason, tail))
-    how = "" if ended.dismissed else "ended with exit code 0 and "
+    reason = (session_end.reason if session_end else None) or (trouble.message if trouble else None) or ""
+    if ending.reached is not None:
+        raise CeilingReached(f"ran into its ceiling of {ending.reached}, and {_crash(ending, reason, tail)}")
+    if agent_command.shows_model and not observer.turn.came and not (observation and observation.answered):
+        raise _never_began(ending, agent_command, reason, tail, observer.turn.login)
+    if ending.exit_code != 0 and not ending.dismissed:
+        raise AgentCrashed(_crash(ending, reason, tail))
+    how = "" if ending.dismissed else "ended with exit code 0 and "
     raise SessionUnfinished(f"{how}did not finish: {reason or 'its session has no end'}")
 
 
-def silence_at_limit(observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float) -> Trouble | None:
+def silence_at_limit(
+    observer: Observer, agent_command: AgentCommand, timeout_s: float, silence_s: float
+) -> Trouble | None:
     """Return the trouble of a model that said nothing until the time limit, although it was its turn."""
     turn, limit = observer.turn, f"at its time limit of {timeout_s:g} s"
     no_room = observer.trouble is not None and observer.trouble.kind == "context"
-    if not asked.shows_model or turn.unanswered or no_room:
+    if not agent_command.shows_model or turn.unanswered or no_room:
         return None
     if not turn.came:
         return Trouble(message=f"no model had answered {limit}, and no retry was reported", kind="network")
     # If the time limit is short, half of it is a long silence.
     if turn.silent_s >= min(silence_s, timeout_s / 2):
-        said = f"the model had said nothing for {turn.silent_s:.0f} s in the middle of an answer {limit}"
+        message = f"the model had said nothing for {turn.silent_s:.0f} s in the middle of an answer {limit}"
         more = "no tool was running, and no retry was reported (defaults.model_silence_ms is how long it may be silent)"
-        return Trouble(message=f"{said}; {more}", kind="network")
+        return Trouble(message=f"{message}; {more}", kind="network")
     return None
 
 
-def _counts(witness: Witness, asked: AgentCommand) -> bool:
+def _counts(observation: ProviderObservation, agent_command: AgentCommand) -> bool:
     """Return whether trouble that the gateway saw is the provider's; a program under test can provoke some of it."""
-    if witness.trouble is None:
+    if observation.trouble is None:
         return False
-    if not asked.trusted:
-        return witness.trouble.kind in _UNPROVOKED
-    return _is_providers(witness.trouble, begun=witness.answered > 0)
+    if not agent_command.trusted:
+        return observation.trouble.kind in _UNPROVOKED
+    return _is_providers(observation.trouble, model_answered=observation.answered > 0)
 
 
-def _is_providers(trouble: Trouble, *, begun: bool) -> bool:
+def _is_providers(trouble: Trouble, *, model_answered: bool) -> bool:
     """Return whether trouble is the provider's, or that of your settings.
 
     A model that answered understands the requests of this agent. If it refuses one later, the session brought that
-    about, as with a picture that nobody can read.
+    about, as with a picture that cannot be read.
     """
-    return trouble.kind in PROVIDER_TROUBLE and not (begun and trouble.kind == "bad-request")
+    return trouble.kind in PROVIDER_TROUBLE and not (model_answered and trouble.kind == "bad-request")
 
 
-def _how_often(witness: Witness) -> str:
-    return "" if witness.troubles == 1 else f"the provider had failed {witness.troubles} times"
+def _how_often(observation: ProviderObservation) -> str:
+    return "" if observation.troubles == 1 else f"the provider had failed {observation.troubles} times"
 
 
-def _seen_at_limit(witness: Witness, asked: AgentCommand, timeout_s: float, silence_s: float) -> AgentError | None:
+def _seen_at_limit(
+    observation: ProviderObservation, agent_command: AgentCommand, timeout_s: float, silence_s: float
+) -> AgentError | None:
     """Return the error of a provider that, as the gateway saw, kept an agent waiting until its time limit."""
     limit = f"at its time limit of {timeout_s:g} s"
-    if _counts(witness, asked):
-        assert witness.trouble is not None
-        times = "once" if witness.troubles == 1 else f"{witness.troubles} times"
+    if _counts(observation, agent_command):
+        assert observation.trouble is not None
+        times = "once" if observation.troubles == 1 else f"{observation.troubles} times"
         return _provider_failed(
-            witness.trouble, f"the provider had failed {times}, and the agent was trying again {limit}"
+            observation.trouble, f"the provider had failed {times}, and the agent was trying again {limit}"
         )
-    if witness.silent_s >= min(silence_s, timeout_s / 2):
-        said = f"the provider was asked and had said nothing for {witness.silent_s:.0f} s {limit}"
-        return _provider_failed(Trouble(message=f"{said}; no retry was reported", kind="network"))
+    if observation.silent_s >= min(silence_s, timeout_s / 2):
+        message = f"the provider was asked and had said nothing for {observation.silent_s:.0f} s {limit}"
+        return _provider_failed(Trouble(message=f"{message}; no retry was reported", kind="network"))
     return None
 
 
 def _timed_out(
-    observer: Observer, asked: AgentCommand, timeout_s: float, silence_s: float, *, witnessed: bool
+    observer: Observer, agent_command: AgentCommand, timeout_s: float, silence_s: float, *, is_observed: bool
 ) -> AgentError:
     """Tell an agent that took too long from one that waited for a provider."""
     turn, limit = observer.turn, f"at its time limit of {timeout_s:g} s"
-    if not asked.trusted or (witnessed and not (observer.trouble and observer.trouble.kind == "context")):
+    if not agent_command.trusted or (is_observed and not (observer.trouble and observer.trouble.kind == "context")):
         return AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
-    if (trouble := turn.unanswered) is not None and _is_providers(trouble, begun=turn.came):
+    if (trouble := turn.unanswered) is not None and _is_providers(trouble, model_answered=turn.came):
         times = "once" if turn.troubles == 1 else f"{turn.troubles} times"
         return _provider_failed(trouble, f"the provider had failed {times}, and the agent was trying again {limit}")
     if observer.trouble is not None and observer.trouble.kind == "context":
         return turn.no_room(observer.trouble)
-    if (silent := silence_at_limit(observer, asked, timeout_s, silence_s)) is not None:
+    if (silent := silence_at_limit(observer, agent_command, timeout_s, silence_s)) is not None:
         return _provider_failed(silent)
     return AgentTimedOut(f"was still running after {timeout_s:g} s and was stopped")
 
 
-def _never_began(ended: Ended, asked: AgentCommand, reason: str, tail: bytes, login: str | None) -> AgentError:
+def _never_began(ending: Ended, agent_command: AgentCommand, reason: str, tail: bytes, login: str | None) -> AgentError:
     """Return the error of a program that ended before any model answered."""
-    words = _crash(ended, reason, tail)
-    if asked.no_login is not None and asked.no_login.search(f"{reason}\n{tail.decode('utf-8', 'replace')}"):
-        failed = ProviderFailed if login is None else KeyRefused
-        return failed(f"auth: {words}", hint='"whet doctor" says what could log it in')
+    words = _crash(ending, reason, tail)
+    if agent_command.no_login is not None and agent_command.no_login.search(
+        f"{reason}\n{tail.decode('utf-8', 'replace')}"
+    ):
+        error_type = ProviderFailed if login is None else KeyRefused
+        return error_type(f"auth: {words}", hint='"whet doctor" says what could log it in')
     return AgentNotStarted(f"no model had answered when it {words}", hint="see whether it works by hand")
 
 
@@ -167,16 +177,16 @@ def _provider_failed(trouble: Trouble, how: str = "") -> ProviderFailed:
     return ModelRejected(text) if trouble.kind == "model-rejected" else ProviderFailed(text)
 
 
-def _crash(ended: Ended, reason: str, tail: bytes) -> str:
+def _crash(ending: Ended, reason: str, tail: bytes) -> str:
     """Say how it ended, the reason that it gives, and its last words."""
-    if ended.dismissed:
+    if ending.dismissed:
         how = "gave up"
-    elif ended.signal is not None:
-        how = f"was ended by signal {ended.signal}"
-    elif (ended.exit_code or 0) > _SIGNALLED:
-        how = f"ended with exit code {ended.exit_code} (as after signal {(ended.exit_code or 0) - _SIGNALLED})"
+    elif ending.signal is not None:
+        how = f"was ended by signal {ending.signal}"
+    elif (ending.exit_code or 0) > _SIGNALLED:
+        how = f"ended with exit code {ending.exit_code} (as after signal {(ending.exit_code or 0) - _SIGNALLED})"
     else:
-        how = f"ended with exit code {ended.exit_code}"
+        how = f"ended with exit code {ending.exit_code}"
     words = tail.decode("utf-8", "replace").strip()
-    said = "\n".join(part for part in (reason.strip(), words) if part)
-    return f"{how}:\n{said}" if said else how
+    last_words = "\n".join(part for part in (reason.strip(), words) if part)
+    return f"{how}:\n{last_words}" if last_words else how

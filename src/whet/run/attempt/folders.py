@@ -1,36 +1,35 @@
-"""The ground of an attempt: prepare its workspace, home and temporary folder, keep the workspace, clean up."""
+"""The folders of an attempt: prepare its workspace, home and temporary folder, keep the workspace, clean up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
-from whet.dataclass import dataclass
 from whet.errors import AgentError, BootstrapFailed, WorkspaceError
-from whet.ground.ceilings import suspected
-from whet.ground.copying import drop_privileges, remove_tree
-from whet.ground.sandbox import Boundary, Command
-from whet.ground.workspace import Workspace
-from whet.ground.workspaces import place, take_out_skills
 from whet.model.grade import Changes
 from whet.model.run import Trial
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
-from whet.run.homes import make_home, trial_folder
-from whet.run.parts import RunParts
+from whet.run.context import RunContext
 from whet.run.scratch import Capture
+from whet.sandbox.contract import Boundary, Command
+from whet.sandbox.limits import suspected
+from whet.workspace.contract import Workspace
+from whet.workspace.copy import drop_privileges, remove_tree
+from whet.workspace.make import place, take_out_skills
+from whet.workspace.trial_folder import make_home, trial_folder
 
 T = TypeVar("T")
 _BOOTSTRAP_OUTPUT = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class AttemptFolders(Struct, frozen=True, kw_only=True):
     """Where one attempt works."""
 
     workspace: Workspace
@@ -46,32 +45,38 @@ class Ground:
         return self.home.with_name(f"{self.home.name}.d")
 
 
-async def prepare_ground(parts: RunParts, trial: Trial, artifact_dir: Path) -> Ground:
+async def prepare_folders(context: RunContext, trial: Trial, artifact_dir: Path) -> AttemptFolders:
     """Make workspace, home and temporary folder of one attempt."""
     spec = trial.execution.workspace
     # A container that was started before its trial has them already.
-    home, temporary = getattr(parts.sandbox, "homes", None) or make_home(parts.scratch)
+    home, temporary = context.sandbox.homes or make_home(context.scratch)
     if spec.mode == "shared":
-        workspace = await _shared(parts, trial, home, temporary)
+        workspace = await _prepare_shared(context, trial, home, temporary)
     else:
-        workspace = await _isolated(parts, trial, artifact_dir, home, temporary)
-    ground = Ground(workspace=workspace, home=home, temporary=temporary, shared=spec.mode == "shared")
-    own = trial.execution.case.bootstrap
-    if own is not None:
+        workspace = await _make_isolated(context, trial, artifact_dir, home, temporary)
+    folders = AttemptFolders(workspace=workspace, home=home, temporary=temporary, shared=spec.mode == "shared")
+    case_bootstrap = trial.execution.case.bootstrap
+    if case_bootstrap is not None:
         try:
-            await _bootstrap(parts, own, workspace, trial=trial, logs=artifact_dir, folders=(home, temporary))
+            await _bootstrap(
+                context, case_bootstrap, workspace, trial=trial, logs=artifact_dir, folders=(home, temporary)
+            )
         except BaseException:
             # Also if a signal ends it: there is no other chance to remove it.
             with anyio.CancelScope(shield=True):
-                await clean_up(ground)
+                await clean_up(folders)
             raise
-    await _done(workspace.mark, at_once=workspace.untouched)
-    return ground
+    await _do_file_work(workspace.mark, at_once=workspace.untouched)
+    return folders
 
 
-async def _isolated(parts: RunParts, trial: Trial, artifact_dir: Path, home: Path, temporary: Path) -> Workspace:
-    spec = await _with_template(parts, trial.execution.workspace)
-    workspace = await _done(lambda: parts.workspaces.isolated(spec), at_once=parts.workspaces.are_quick(spec))
+async def _make_isolated(
+    context: RunContext, trial: Trial, artifact_dir: Path, home: Path, temporary: Path
+) -> Workspace:
+    spec = await _with_template(context, trial.execution.workspace)
+    workspace = await _do_file_work(
+        lambda: context.workspaces.isolated(spec), at_once=context.workspaces.are_quick(spec)
+    )
     if spec.bootstrap is None and not spec.placed and not spec.without_skills:
         return workspace
     folders = (home, temporary)
@@ -81,7 +86,7 @@ async def _isolated(parts: RunParts, trial: Trial, artifact_dir: Path, home: Pat
         if spec.without_skills and spec.template_dir is not None:
             await anyio.to_thread.run_sync(take_out_skills, workspace.path, spec.without_skills)
         if spec.bootstrap is not None:
-            await _bootstrap(parts, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=folders)
+            await _bootstrap(context, spec.bootstrap, workspace, trial=trial, logs=artifact_dir, folders=folders)
     except BaseException:
         with anyio.CancelScope(shield=True):
             await remove_workspace(workspace)
@@ -89,35 +94,37 @@ async def _isolated(parts: RunParts, trial: Trial, artifact_dir: Path, home: Pat
     return workspace
 
 
-async def _with_template(parts: RunParts, spec: WorkspaceSpec) -> WorkspaceSpec:
+async def _with_template(context: RunContext, spec: WorkspaceSpec) -> WorkspaceSpec:
     """Return *spec* with the template of its package, if it has one."""
     if spec.package is None:
         return spec
-    return replace(spec, template_dir=(await parts.packages.prepare(spec.package)).template)
+    return replace(spec, template_dir=(await context.packages.prepare(spec.package)).template)
 
 
-async def _shared(parts: RunParts, trial: Trial, home: Path, temporary: Path) -> Workspace:
-    shared = parts.shared
-    async with shared.lock:
-        if shared.trouble is not None:
-            raise shared.trouble
-        if shared.ready is None:
+async def _prepare_shared(context: RunContext, trial: Trial, home: Path, temporary: Path) -> Workspace:
+    shared_ground = context.shared
+    async with shared_ground.lock:
+        if shared_ground.trouble is not None:
+            raise shared_ground.trouble
+        if shared_ground.ready is None:
             spec = trial.execution.workspace
-            logs = parts.run_dir / "workspaces"
+            logs = context.run_dir / "workspaces"
             try:
-                workspace = await _done(lambda: parts.workspaces.shared(spec))
+                workspace = await _do_file_work(lambda: context.workspaces.shared(spec))
                 if spec.bootstrap is not None:
                     logs.mkdir(exist_ok=True)
-                    await _bootstrap(parts, spec.bootstrap, workspace, trial=None, logs=logs, folders=(home, temporary))
+                    await _bootstrap(
+                        context, spec.bootstrap, workspace, trial=None, logs=logs, folders=(home, temporary)
+                    )
             except WorkspaceError as error:
-                shared.trouble = error
+                shared_ground.trouble = error
                 raise
-            shared.ready = workspace
-        return shared.ready
+            shared_ground.ready = workspace
+        return shared_ground.ready
 
 
 async def _bootstrap(
-    parts: RunParts,
+    context: RunContext,
     spec: BootstrapSpec,
     workspace: Workspace,
     *,
@@ -129,112 +136,116 @@ async def _bootstrap(
     home, temporary = folders
     # What another agent left in a shared workspace may run with it: then it sees and reaches what checks do.
     after_others = trial is not None and trial.execution.workspace.mode == "shared"
-    timeout_s = spec.timeout_s or max(execution.limits.timeout_s or 0 for execution in parts.plan.executions)
-    env = {name: parts.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in parts.environ}
-    env |= {"HOME": str(home), "TMPDIR": str(temporary), **spec.env, **bootstrap_facts(parts, workspace, logs, trial)}
+    timeout_s = spec.timeout_s or max(execution.limits.timeout_s or 0 for execution in context.plan.executions)
+    env = {name: context.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in context.environ}
+    env |= {"HOME": str(home), "TMPDIR": str(temporary), **spec.env, **bootstrap_facts(context, workspace, logs, trial)}
     command = Command(argv=(spec.command, *spec.args), env=env, cwd=workspace.path)
     boundary = Boundary(
         writable=(workspace.path, home, temporary, logs),
-        readable=(*(_declared(trial) if after_others else (parts.plan.suite.source.parent,)), *parts.mounts),
-        hidden=(*parts.hidden, *(parts.suite.held_out if after_others else ())),
-        apart=parts.apart,
-        network=trial is None or not after_others or parts.reaches_all(trial),
-        ceilings=parts.ceilings,
+        readable=(*(_check_files(trial) if after_others else (context.plan.suite.source.parent,)), *context.mounts),
+        hidden=(*context.hidden, *(context.suite.held_out if after_others else ())),
+        apart=context.apart,
+        network=trial is None or not after_others or context.reaches_all(trial),
+        ceilings=context.ceilings,
     )
-    log = Capture(logs / "bootstrap.log", masker=parts.masker, most_bytes=_BOOTSTRAP_OUTPUT)
+    log = Capture(logs / "bootstrap.log", masker=context.masker, most_bytes=_BOOTSTRAP_OUTPUT)
     try:
-        ended = await parts.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=log, stderr=log)
+        ending = await context.sandbox.run(command, boundary, timeout_s=timeout_s, stdout=log, stderr=log)
     except AgentError as error:
         raise BootstrapFailed(f"the bootstrap command {error.message}", hint=error.hint) from error
     finally:
         log.close()
-    ended = suspected(ended, parts.ceilings, log.tail)
-    said = log.tail.decode("utf-8", "replace").strip()
-    if ended.timed_out:
+    ending = suspected(ending, context.ceilings, log.tail)
+    output = log.tail.decode("utf-8", "replace").strip()
+    if ending.timed_out:
         raise BootstrapFailed(f"the bootstrap command was still running after {timeout_s:g} s and was stopped")
-    if ended.exit_code != 0 or ended.stopped:
-        how = f"exit code {ended.exit_code}" if ended.signal is None else f"signal {ended.signal}"
-        reached = f"ran into its ceiling of {ended.reached} and " if ended.reached else ""
-        raise BootstrapFailed(f"the bootstrap command {reached}ended with {how}" + (f":\n{said}" if said else ""))
+    if ending.exit_code != 0 or ending.stopped:
+        how = f"exit code {ending.exit_code}" if ending.signal is None else f"signal {ending.signal}"
+        ceiling_note = f"ran into its ceiling of {ending.reached} and " if ending.reached else ""
+        raise BootstrapFailed(
+            f"the bootstrap command {ceiling_note}ended with {how}" + (f":\n{output}" if output else "")
+        )
 
 
-def _declared(trial: Trial | None) -> tuple[Path, ...]:
+def _check_files(trial: Trial | None) -> tuple[Path, ...]:
     return trial.execution.case.check_files if trial else ()
 
 
-def bootstrap_facts(parts: RunParts, workspace: Workspace, logs: Path, trial: Trial | None) -> dict[str, str]:
+def bootstrap_facts(context: RunContext, workspace: Workspace, logs: Path, trial: Trial | None) -> dict[str, str]:
     """Return the `WHET_*` variables of a bootstrap command; a shared workspace has no case and no runner."""
     facts = {
-        "WHET_RUN": parts.run_id,
+        "WHET_RUN": context.run_id,
         "WHET_WORKSPACE": str(workspace.path),
-        "WHET_RUN_DIR": str(parts.run_dir),
+        "WHET_RUN_DIR": str(context.run_dir),
         "WHET_ARTIFACT_DIR": str(logs),
-        "WHET_SUITE_DIR": str(parts.plan.suite.source.parent),
+        "WHET_SUITE_DIR": str(context.plan.suite.source.parent),
     }
     if trial is not None:
         facts |= {"WHET_CASE_ID": trial.key.case, "WHET_RUNNER_ID": trial.key.runner}
     return facts
 
 
-async def changes_of(ground: Ground) -> Changes:
+async def changes_of(folders: AttemptFolders) -> Changes:
     """Return what the agent changed in its workspace."""
-    return Changes() if ground.workspace.untouched else await _done(ground.workspace.changes)
+    return Changes() if folders.workspace.untouched else await _do_file_work(folders.workspace.changes)
 
 
-async def keep_workspace(parts: RunParts, ground: Ground, trial: Trial, attempt: int) -> tuple[str | None, list[str]]:
+async def keep_workspace(
+    context: RunContext, folders: AttemptFolders, trial: Trial, attempt: int
+) -> tuple[str | None, list[str]]:
     """Keep the workspace; return its place in the run folder, and notes on what is not in it."""
-    if ground.shared:
+    if folders.shared:
         return None, []
     where = f"workspaces/{trial_folder(trial.key)}/{attempt}"
-    return where, await _done(lambda: _kept(parts, ground.workspace, parts.run_dir / where))
+    return where, await _do_file_work(lambda: _move_masked(context, folders.workspace, context.run_dir / where))
 
 
-async def keep_shared(parts: RunParts) -> list[str]:
+async def keep_shared(context: RunContext) -> list[str]:
     """Keep the shared workspace if a trial in it went wrong; return messages on its place and what is not in it.
 
     Call it after the last attempt. A folder of the user stays where it is.
     """
-    workspace = parts.shared.ready
-    if workspace is None or not parts.shared.went_wrong or workspace.method == "given":
+    workspace = context.shared.ready
+    if workspace is None or not context.shared.went_wrong or workspace.method == "given":
         return []
     names = ("shared" if number == 1 else f"shared-{number}" for number in count(1))
-    destination = next(path for path in (parts.run_dir / "workspaces" / name for name in names) if not path.exists())
+    destination = next(path for path in (context.run_dir / "workspaces" / name for name in names) if not path.exists())
     try:
-        not_kept = await _done(lambda: _kept(parts, workspace, destination))
+        not_kept = await _do_file_work(lambda: _move_masked(context, workspace, destination))
     except WorkspaceError as error:
-        return [parts.masker.text(f"the shared workspace could not be kept: {error.message}")]
+        return [context.masker.text(f"the shared workspace could not be kept: {error.message}")]
     return [f"the shared workspace is kept in {destination}", *not_kept]
 
 
-def _kept(parts: RunParts, workspace: Workspace, destination: Path) -> list[str]:
+def _move_masked(context: RunContext, workspace: Workspace, destination: Path) -> list[str]:
     """Move a workspace to *destination*, without secrets; return notes on what could not be kept."""
     # Only here: most workspaces are not kept.
-    from whet.ground.masking import mask_files  # noqa: PLC0415
+    from whet.workspace.mask_files import mask_files
 
     workspace.keep(destination)
     drop_privileges((destination,))
     try:
-        return mask_files(parts.masker, destination) if parts.masker else []
+        return mask_files(context.masker, destination) if context.masker else []
     except (OSError, RecursionError, ValueError) as error:
         remove_tree(destination)
         raise WorkspaceError(f"secrets cannot be taken out of it: {error}") from error
 
 
-async def clean_up(ground: Ground) -> list[str]:
-    """Remove what is left of the ground; return notes on what could not be removed."""
-    problems = [] if ground.shared else await remove_workspace(ground.workspace)
-    for folder in (ground.home, ground.temporary, ground.aside):
-        if not _gone(folder):
+async def clean_up(folders: AttemptFolders) -> list[str]:
+    """Remove what is left of the folders; return notes on what could not be removed."""
+    problems = [] if folders.shared else await remove_workspace(folders.workspace)
+    for folder in (folders.home, folders.temporary, folders.aside):
+        if not _remove_if_empty(folder):
             problems += await anyio.to_thread.run_sync(remove_tree, folder)
     return problems
 
 
 async def remove_workspace(workspace: Workspace) -> list[str]:
     """Delete a workspace; return notes on what could not be deleted."""
-    return await _done(workspace.remove, at_once=workspace.untouched)
+    return await _do_file_work(workspace.remove, at_once=workspace.untouched)
 
 
-def _gone(folder: Path) -> bool:
+def _remove_if_empty(folder: Path) -> bool:
     """Remove a folder if it is empty, which is cheaper than asking a thread to; return whether it is gone."""
     try:
         folder.rmdir()
@@ -245,6 +256,6 @@ def _gone(folder: Path) -> bool:
     return True
 
 
-async def _done(work: Callable[[], T], *, at_once: bool = False) -> T:
+async def _do_file_work(work: Callable[[], T], *, at_once: bool = False) -> T:
     """Do file work in a thread, or *at_once* if a thread would take longer."""
     return work() if at_once else await anyio.to_thread.run_sync(work)

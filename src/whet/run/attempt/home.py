@@ -8,24 +8,25 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from whet.agents.agent import AgentCommand, Rows
-from whet.dataclass import dataclass
+from msgspec import Struct
+
+from whet.agents.contract import AgentCommand, Rows
 from whet.errors import WhetError, WorkspaceError
-from whet.ground.copying import copy_tree, remove_tree
-from whet.ground.secrets import Masker, secrets_in
-from whet.model import wire
+from whet.model import codec
 from whet.model.run import STATE_FILE
-from whet.run.ground import Ground
+from whet.run.attempt.folders import AttemptFolders
+from whet.secrets import Masker, secrets_in
+from whet.workspace.copy import copy_tree, remove_tree
 
 _LARGEST_LOGIN = 1024 * 1024
 
 
-def fill_home(home: Path, asked: AgentCommand) -> None:
+def fill_home(home: Path, agent_command: AgentCommand) -> None:
     """Put settings, credentials and skills into *home*, which is deleted after the attempt."""
     try:
-        for name, data in asked.home_files.items():
+        for name, data in agent_command.home_files.items():
             _below(home, name).write_bytes(data)
-        for name, source in asked.home_copies.items():
+        for name, source in agent_command.home_copies.items():
             target = _below(home, name)
             if source.is_dir():
                 shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
@@ -37,9 +38,9 @@ def fill_home(home: Path, asked: AgentCommand) -> None:
         raise WorkspaceError(f"the home of the agent cannot be prepared: {error}") from error
 
 
-def login_secrets(asked: AgentCommand) -> tuple[str, ...]:
+def login_secrets(agent_command: AgentCommand) -> tuple[str, ...]:
     """Return the secrets in the files that log an agent in: it could print them."""
-    files = [path for path in (*asked.home_copies.values(), *asked.readable) if path.is_file()]
+    files = [path for path in (*agent_command.home_copies.values(), *agent_command.readable) if path.is_file()]
     return tuple(value for path in files for value in secrets_in(_content(path)))
 
 
@@ -59,11 +60,9 @@ def _below(home: Path, name: str) -> Path:
 
 STATE_DIR = "state"
 # A larger file is not searched for secrets, so it is not kept.
-_LARGEST_STATE = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionState:
+class SessionState(Struct, frozen=True, kw_only=True):
     """What resuming a session needs: its id, and the paths that its own files mention.
 
     With `own_home` it is kept in the record; otherwise it is in the home of the user, where the agent left it.
@@ -76,39 +75,38 @@ class SessionState:
     own_home: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumable:
+class Resumable(Struct, frozen=True, kw_only=True):
     """A session that could be resumed: the command that started it, and where it is in its home."""
 
     session_id: str
     names: tuple[str, ...]
-    asked: AgentCommand
+    agent_command: AgentCommand
 
 
-def keep_state(ground: Ground, session: Resumable, into: Path, masker: Masker) -> list[str]:
+def keep_state(folders: AttemptFolders, session: Resumable, into: Path, masker: Masker) -> list[str]:
     """Copy the state of *session* from the home of an attempt to *into*; return notes on what was not kept."""
-    own_home = session.asked.env.get("HOME") == str(ground.home)
+    own_home = session.agent_command.env.get("HOME") == str(folders.home)
     try:
-        notes = _keep_files(ground.home, session, into / STATE_DIR, masker) if own_home else []
+        notes = _keep_files(folders.home, session, into / STATE_DIR, masker) if own_home else []
     except (WhetError, OSError, RecursionError) as error:
         # An agent may leave anything there.
         remove_tree(into / STATE_DIR)
         return [f"its session was not kept, so it cannot be resumed: {error}"]
     state = SessionState(
         session_id=session.session_id,
-        workspace=str(ground.workspace.path),
-        home=str(ground.home),
-        temporary=str(ground.temporary),
+        workspace=str(folders.workspace.path),
+        home=str(folders.home),
+        temporary=str(folders.temporary),
         own_home=own_home,
     )
-    (into / STATE_FILE).write_bytes(wire.encode_pretty(state))
+    (into / STATE_FILE).write_bytes(codec.encode_pretty(state))
     return notes
 
 
 def read_state(folder: Path) -> SessionState | None:
     """Return the state that was kept in the folder of an attempt, if any."""
     file = folder / STATE_FILE
-    return wire.decode_file(file, SessionState) if file.is_file() else None
+    return codec.decode_file(file, SessionState) if file.is_file() else None
 
 
 def restore_state(folder: Path, home: Path) -> None:
@@ -117,22 +115,25 @@ def restore_state(folder: Path, home: Path) -> None:
         copy_tree(folder / STATE_DIR, home)
 
 
-def _keep_files(home: Path, session: Resumable, kept: Path, masker: Masker) -> list[str]:
+def _keep_files(home: Path, session: Resumable, archive: Path, masker: Masker) -> list[str]:
     for name in session.names:
         # The agent may have made links; do not follow them.
         if (home / name).resolve() == home.resolve() / name:
-            _copy(home / name, kept / name)
+            _copy(home / name, archive / name)
     # What whet puts into a home is put there again later; a login must not be anywhere else.
-    for name in (*session.asked.home_files, *session.asked.home_copies):
-        remove_tree(kept / name)
-    if not kept.is_dir():
+    for name in (*session.agent_command.home_files, *session.agent_command.home_copies):
+        remove_tree(archive / name)
+    if not archive.is_dir():
         return []
-    # Only here and below: most attempts keep no session.
-    from whet.ground.masking import mask_files  # noqa: PLC0415
+    # Only here: most attempts keep no session.
+    from whet.workspace.mask_files import drop_unmaskable, mask_files
 
-    careful = masker.knowing(login_secrets(session.asked))
-    notes = list(_drop_what_cannot_be_masked(careful, kept))
-    return notes + mask_files(careful, kept)
+    careful = masker.knowing(login_secrets(session.agent_command))
+    notes = [
+        f"{path.relative_to(archive)} of the session was not kept, so it may not be resumed: {problem}"
+        for path, problem in drop_unmaskable(careful, archive)
+    ]
+    return notes + mask_files(careful, archive)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -144,38 +145,6 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _drop_what_cannot_be_masked(masker: Masker, kept: Path) -> Iterator[str]:
-    """Mask databases; remove what is too large or cannot be read, because it might hold anything."""
-    import sqlite3  # noqa: PLC0415
-
-    from whet.ground.masking import is_database, mask_database  # noqa: PLC0415
-
-    for path in _files(kept):
-        try:
-            problem = "it is larger than 64 MiB" if path.stat().st_size > _LARGEST_STATE else None
-            if problem is None and is_database(path):
-                mask_database(masker, path)
-        except FileNotFoundError:
-            # A log that its database has taken in.
-            continue
-        except (OSError, sqlite3.Error) as error:
-            problem = str(error)
-        if problem is not None:
-            for part in ("", "-wal", "-journal"):
-                remove_tree(path.with_name(path.name + part))
-            yield f"{path.relative_to(kept)} of the session was not kept, so it may not be resumed: {problem}"
-
-
-def _files(folder: Path) -> list[Path]:
-    """Return every regular file; raises if one cannot be reached, because it would not be masked."""
-    found = (Path(place, name) for place, _, names in os.walk(folder, onerror=_give_up) for name in names)
-    return sorted(path for path in found if path.is_file() and not path.is_symlink())
-
-
-def _give_up(error: OSError) -> None:
-    raise error
-
-
 _LARGEST_COLLECTED = 16 * 1024 * 1024
 _MOST_FILES = 200
 _LARGEST_DATABASE = 256 * 1024 * 1024
@@ -184,19 +153,19 @@ _MOST_STEPS = 200_000_000
 _STEPS_AT_ONCE = 1_000_000
 
 
-def collected(home: Path, asked: AgentCommand, masker: Masker) -> dict[str, bytes]:
-    """Return the files that *asked* collects, by name, without those that are too large or outside of the home."""
-    found = {}
-    for path in _collected(home, asked.collect):
-        found[str(path.relative_to(home))] = masker.data(path.read_bytes())
-    for name, rows in asked.collect_rows.items():
+def collect_files(home: Path, agent_command: AgentCommand, masker: Masker) -> dict[str, bytes]:
+    """Return the files to collect, by name, without those that are too large or outside of the home."""
+    contents = {}
+    for path in _files_to_collect(home, agent_command.collect):
+        contents[str(path.relative_to(home))] = masker.data(path.read_bytes())
+    for name, rows in agent_command.collect_rows.items():
         database = home / rows.database
         if _is_own(home, database, _LARGEST_DATABASE):
-            found[name] = masker.data(_answer(database, rows))
-    return found
+            contents[name] = masker.data(_answer(database, rows))
+    return contents
 
 
-def _collected(home: Path, names: tuple[str, ...]) -> Iterator[Path]:
+def _files_to_collect(home: Path, names: tuple[str, ...]) -> Iterator[Path]:
     for name in names:
         paths = sorted(home.glob(name))[:_MOST_FILES] if "*" in name else [home / name]
         yield from (path for path in paths if _is_own(home, path, _LARGEST_COLLECTED))
@@ -204,20 +173,20 @@ def _collected(home: Path, names: tuple[str, ...]) -> Iterator[Path]:
 
 def _is_own(home: Path, path: Path, largest: int) -> bool:
     """Return whether it is a file below *home*, not by a link, and not too large."""
-    own = path.is_file() and Path(os.path.realpath(path)) == Path(os.path.realpath(home)) / path.relative_to(home)
-    return own and path.stat().st_size <= largest
+    is_inside = path.is_file() and Path(os.path.realpath(path)) == Path(os.path.realpath(home)) / path.relative_to(home)
+    return is_inside and path.stat().st_size <= largest
 
 
 def _answer(database: Path, rows: Rows) -> bytes:
     """Return a line for each row; none if it is not such a database."""
-    import sqlite3  # noqa: PLC0415
+    import sqlite3
 
-    left = _MOST_STEPS // _STEPS_AT_ONCE
+    steps_left = _MOST_STEPS // _STEPS_AT_ONCE
 
     def too_long() -> bool:
-        nonlocal left
-        left -= 1
-        return left < 0
+        nonlocal steps_left
+        steps_left -= 1
+        return steps_left < 0
 
     lines: list[bytes] = []
     size = 0
@@ -228,7 +197,7 @@ def _answer(database: Path, rows: Rows) -> bytes:
             cursor = connection.execute(rows.query)
             names = [column[0] for column in cursor.description]
             for row in cursor:
-                lines.append(wire.encode(dict(zip(names, row, strict=True))) + b"\n")
+                lines.append(codec.encode(dict(zip(names, row, strict=True))) + b"\n")
                 size += len(lines[-1])
                 if size > _LARGEST_COLLECTED:
                     break

@@ -6,28 +6,28 @@ import errno
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
 from datetime import UTC, datetime
 
-from whet.dataclass import dataclass
+from msgspec import Struct, field
+
 from whet.errors import AttemptError, DiskFailed
-from whet.ground.protecting import Surveyed
 from whet.model.grade import Changes, Failure, FailureClass, Grade, Location
 from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.model.skills import SkillDetection
 from whet.model.spending import Bill
-from whet.run.homes import trial_folder
-from whet.run.parts import AttemptParts, RunParts
-from whet.run.session_state import Resumable
+from whet.run.attempt.home import Resumable
+from whet.run.context import RunContext
+from whet.secrets import Masker
+from whet.workspace.protected import WorkspaceSurvey
+from whet.workspace.trial_folder import trial_folder
 
 # A disk that is full or broken.
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _GO_ON = "when the disk works again, --resume runs this trial again"
 
 
-@dataclass(slots=True)
-class AttemptRecord:
+class AttemptRecord(Struct):
     """What is known of an attempt so far; filled step by step, so that a failure keeps all that came before it."""
 
     runner: str
@@ -42,7 +42,7 @@ class AttemptRecord:
     usage: Usage = field(default_factory=Usage)
     # The part of it that no provider was asked for.
     unpaid_usage: Usage = field(default_factory=Usage)
-    # Whether providers were paid for it what nobody knows.
+    # Whether a part of its cost is unknown.
     unpriced: bool = False
     # What the model that played the user of a conversation took, and what the judge did.
     users: Bill = field(default_factory=Bill)
@@ -57,8 +57,11 @@ class AttemptRecord:
     # Whether it would be seen that the agent loads a skill, and whether it loaded that of the arm; None is not known.
     tells_loads: bool = False
     skill_loaded: bool | None = None
-    # Whether the case asks not to load it, and whether the agent lists the skills that it offers.
+    # Whether the case asks not to load it, or to load it, and whether the agent lists the skills that it offers.
     skill_unwanted: bool = False
+    skill_wanted: bool = False
+    # The other skills that it loaded.
+    other_skills: tuple[str, ...] = ()
     skills_listed: bool = False
     # Whether what the agent says may take the trial out of the rate.
     trusted: bool = True
@@ -69,7 +72,7 @@ class AttemptRecord:
     retry: bool = True
     workspace_dir: str | None = None
     resumable: Resumable | None = None
-    surveyed: Surveyed | None = None
+    surveyed: WorkspaceSurvey | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -95,7 +98,11 @@ class AttemptRecord:
         """Whether every check holds."""
         return self.failure is None and all(grade.passed for grade in self.grades)
 
-    def fail(self, parts: AttemptParts, error: AttemptError) -> None:
+    def masked_notes(self, masker: Masker) -> list[str]:
+        """Return the notes as they are kept; what graders and agents wrote may be in them."""
+        return [masker.text(note) for note in self.notes]
+
+    def fail(self, context: RunContext, error: AttemptError) -> None:
         """Turn an error into the failure of this attempt."""
         disk = _is_of_the_disk(error)
         location, traceback = getattr(error, "location", None), getattr(error, "traceback", None)
@@ -105,29 +112,37 @@ class AttemptRecord:
             phase=error.phase,
             code=DiskFailed.code if disk else error.code,
             cause=error.cause,
-            message=parts.masker.text(message),
+            message=context.masker.text(message),
             location=location if isinstance(location, Location) else None,
-            traceback=None if traceback is None else parts.masker.text(traceback),
+            traceback=None if traceback is None else context.masker.text(traceback),
         )
-        given, kind = getattr(error, "failure_class", None), DiskFailed if disk else error
-        self.failure_class = given or FailureClass(id=kind.class_id, label=kind.class_label)
+        failure_class, kind = getattr(error, "failure_class", None), DiskFailed if disk else error
+        self.failure_class = mask_class(
+            context.masker, failure_class or FailureClass(id=kind.class_id, label=kind.class_label)
+        )
         self.retry = error.retry
 
 
+def mask_class(masker: Masker, failure_class: FailureClass) -> FailureClass:
+    """Return the class without secrets: a check may make its id and its label from anything."""
+    label = None if failure_class.label is None else masker.text(failure_class.label)
+    return FailureClass(id=masker.text(failure_class.id), label=label)
+
+
 @contextmanager
-def recording(parts: RunParts, trial: Trial, number: int) -> Iterator[AttemptRecord]:
+def recording(context: RunContext, trial: Trial, number: int) -> Iterator[AttemptRecord]:
     """Begin the record of one attempt; an error of the attempt becomes data in it."""
     folder = f"trials/{trial_folder(trial.key)}/{number}"
     record = AttemptRecord(runner=trial.key.runner, number=number, artifact_dir=folder)
     try:
         yield record
     except AttemptError as error:
-        record.fail(parts, error)
+        record.fail(context, error)
     except Exception as error:  # noqa: BLE001 - the engine's one catch-all: no trial may end the run
-        record.fail(parts, _internal(error))
+        record.fail(context, _internal(error))
     except BaseException:
         # A signal ends it without a result, and what it used was paid for.
-        parts.cut_short(trial.key, record.paid_usage)
+        context.link.cut_short(trial.key, record.paid_usage)
         raise
     record.duration_s = time.monotonic() - record.began
 
@@ -143,5 +158,5 @@ def _internal(error: Exception) -> AttemptError:
 
 def _is_of_the_disk(error: AttemptError) -> bool:
     """Return whether a disk kept whet itself from its work; what it does to an agent's program is the agent's."""
-    found = error.__cause__
-    return error.cause == "infrastructure" and isinstance(found, OSError) and found.errno in _OF_THE_DISK
+    reason = error.__cause__
+    return error.cause == "infrastructure" and isinstance(reason, OSError) and reason.errno in _OF_THE_DISK

@@ -1,47 +1,50 @@
-"""Run one trial: attempt it as often as its retries allow, each from ground to grade, and decide on the verdict."""
+"""Run one trial: attempt it as often as its retries allow, from folders to grades, and decide on the verdict."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
-from whet.errors import AttemptError, GraderError, Vacuous, WorkspaceError, WorkspaceSpoiled
-from whet.grade.evidence import QUESTIONS_FILE
-from whet.grade.scores import score_of
-from whet.ground.changes import note_folders, record_changes
-from whet.ground.tree import SHORTAGES
-from whet.model.grade import Changes, Failure, FailureClass, Status
-from whet.model.run import Attempt, Trial, TrialResult, turn_folder
+from whet.decide.scores import score_of
+from whet.errors import AttemptError, CheckMistaken, GraderError, Vacuous, WorkspaceError, WorkspaceSpoiled
+from whet.grade.evidence import QUESTIONS_FILE, Evidence
+from whet.model.grade import PASSED_UNEXPECTEDLY, Changes, Failure, FailureClass, Status
+from whet.model.run import AttemptResult, Trial, TrialResult, turn_folder
 from whet.model.spending import Spender
 from whet.model.suite import Case
-from whet.run.agent_session import run_agent
-from whet.run.attempt_record import AttemptRecord, recording
-from whet.run.grading import evidence_of, goes_on, grade, grade_for_information, survey
-from whet.run.ground import Ground, changes_of, clean_up, keep_workspace, prepare_ground
-from whet.run.homes import trial_folder
-from whet.run.parts import RunParts
-from whet.run.session_state import keep_state
+from whet.run.attempt.attempt import Attempt
+from whet.run.attempt.folders import changes_of, clean_up, keep_workspace, prepare_folders
+from whet.run.attempt.grading import continues_after, evidence_of, grade, grade_for_information, run_precheck
+from whet.run.attempt.home import keep_state
+from whet.run.attempt.record import AttemptRecord, mask_class, recording
+from whet.run.attempt.session import run_agent
+from whet.run.context import RunContext
+from whet.workspace.changes import note_folders, record_changes
+from whet.workspace.trial_folder import trial_folder
+from whet.workspace.walk import SHORTAGES
 
 OUTPUT_KEPT = 2000
 # Makes the attempt with that number.
 Attempting: TypeAlias = Callable[[int], Awaitable[AttemptRecord]]
 
 
-async def run_trial(parts: RunParts, trial: Trial) -> TrialResult:
+async def run_trial(context: RunContext, trial: Trial) -> TrialResult:
     """Run an agent on the trial; the last attempt decides, and all of them are kept."""
-    return await attempt_with_retries(parts, trial, partial(run_attempt, parts, trial), retries=parts.plan.retries)
+    return await attempt_with_retries(
+        context, trial, partial(run_attempt, context, trial), retries=context.plan.retries
+    )
 
 
 async def attempt_with_retries(
-    parts: RunParts, trial: Trial, attempt: Attempting, *, retries: int, first: int = 1
+    context: RunContext, trial: Trial, attempt: Attempting, *, retries: int, first: int = 1
 ) -> TrialResult:
     """Attempt a trial, with up to *retries* further attempts, and return its result; *first* is a number."""
     records: list[AttemptRecord] = []
@@ -50,59 +53,57 @@ async def attempt_with_retries(
             record = await attempt(number)
         except BaseException:
             for earlier in records:
-                parts.cut_short(trial.key, earlier.paid_usage)
+                context.link.cut_short(trial.key, earlier.paid_usage)
             raise
         records.append(record)
         if not _worth_another(record, trial):
             break
-    return await classified(parts, trial, result_of(trial, records))
+    return await classify_failure(context, trial, result_of(context, trial, records))
 
 
-async def not_started(parts: RunParts, trial: Trial, why: AttemptError) -> TrialResult:
+async def not_started(context: RunContext, trial: Trial, why: AttemptError) -> TrialResult:
     """Return the result of a trial that has no sense, which nothing is started for."""
 
     async def attempt(number: int) -> AttemptRecord:
-        with recording(parts, trial, number) as record:
-            record.fail(parts, why)
-        return record
+        return _record_refusal(context, trial, number, why)
 
-    return await attempt_with_retries(parts, trial, attempt, retries=0)
+    return await attempt_with_retries(context, trial, attempt, retries=0)
 
 
-async def run_attempt(parts: RunParts, trial: Trial, number: int) -> AttemptRecord:
-    """Make one attempt; every failure of it is data in the record."""
-    # Before the clock starts: an image may have to be built.
-    attempt = f"{trial_folder(trial.key)}/{number}"
-    sandbox = parts.sandbox if parts.housing is None else await parts.housing.sandbox(trial, attempt)
-    with recording(parts, trial, number) as record:
-        if isinstance(sandbox, AttemptError):
-            raise sandbox
-        parts = replace(parts, sandbox=sandbox)
-        artifact_dir = _made(parts.run_dir, record.artifact_dir)
-        given = await parts.skill_copies.given_to(trial)
-        ground = await prepare_ground(parts, given, artifact_dir)
-        try:
-            try:
-                await _survey(parts, ground, trial, record)
-                whole = await _observe(parts, ground, given, record)
-                if parts.housing is not None:
-                    parts.housing.prepare_next(trial, sandbox, (ground.home, ground.temporary))
-                if whole:
-                    evidence = await evidence_of(parts, trial, record, ground.workspace.path)
-                    await grade(parts, trial, record, evidence)
-            except AttemptError as error:
-                record.fail(parts, error)
-                await _grade_for_information(parts, ground, trial, record)
-            await _keep(parts, ground, trial, record)
-        finally:
-            with anyio.CancelScope(shield=True):
-                if parts.housing is not None:
-                    await parts.housing.leave(sandbox)
-                record.notes += await clean_up(ground)
+def _record_refusal(context: RunContext, trial: Trial, number: int, why: AttemptError) -> AttemptRecord:
+    """Return the record of an attempt that cannot begin."""
+    with recording(context, trial, number) as record:
+        record.fail(context, why)
     return record
 
 
-def _made(run_dir: Path, place: str) -> Path:
+async def run_attempt(context: RunContext, trial: Trial, number: int) -> AttemptRecord:
+    """Make one attempt; every failure of it is data in the record."""
+    try:
+        # Before the clock starts: an image may have to be built.
+        context = await _with_container(context, trial, number)
+    except AttemptError as error:
+        return _record_refusal(context, trial, number, error)
+    with recording(context, trial, number) as record:
+        attempt = await TrialAttempt.prepare(context, trial, record)
+        try:
+            await attempt.run()
+            await attempt.keep()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await attempt.clean_up()
+    return record
+
+
+async def _with_container(context: RunContext, trial: Trial, number: int) -> RunContext:
+    """Return *context* with the container of this attempt, if the run has containers."""
+    if context.container_pool is None:
+        return context
+    sandbox, container = await context.container_pool.sandbox(trial, f"{trial_folder(trial.key)}/{number}")
+    return replace(context, sandbox=sandbox, container=container)
+
+
+def _make_folder(run_dir: Path, place: str) -> Path:
     """Make the folder of an attempt; from the top, because most often all but the first are missing."""
     folder = str(run_dir)
     for name in place.split("/"):
@@ -112,131 +113,172 @@ def _made(run_dir: Path, place: str) -> Path:
     return Path(folder)
 
 
-async def _survey(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
-    """Let graders look at the workspace before the agent starts."""
-    record.surveyed = await survey(parts, trial, ground.workspace.path, ground.aside)
-    if record.surveyed is not None and record.surveyed.folders:
-        note_folders(parts.run_dir / record.artifact_dir, record.surveyed.folders)
-    if not record.vacuous:
-        return
-    if parts.plan.strict:
-        raise Vacuous("every expectation held before the agent began", hint="expect something that the agent must do")
-    record.notes.append("every expectation held before the agent began: the case is vacuous")
+class TrialAttempt(Attempt, frozen=True, kw_only=True):
+    """An attempt from prepared folders to grades; its agent works on *given*, the trial with copies of its skills."""
 
+    given: Trial
 
-async def _observe(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> bool:
-    """Run the agent, and look at what it changed; that it met a skill of another arm outranks how it ended.
+    @classmethod
+    async def prepare(cls, context: RunContext, trial: Trial, record: AttemptRecord) -> TrialAttempt:
+        """Make the folder of the record, the workspace, the home and the temporary folder."""
+        artifact_dir = _make_folder(context.run_dir, record.artifact_dir)
+        visible_trial = await context.skill_copies.given_to(trial)
+        folders = await prepare_folders(context, visible_trial, artifact_dir)
+        return cls(context=context, folders=folders, trial=trial, record=record, given=visible_trial)
 
-    Return whether it was asked all that it should be, which the check of a turn can end before.
-    """
-    try:
-        whole = await _run_session(parts, ground, trial, record)
-        await _look(parts, ground, record)
-    except AttemptError:
-        await _look_after_failure(parts, ground, trial, record)
-        await _look_for_skills(parts, trial, record)
-        raise
-    await _look_for_skills(parts, trial, record)
-    return whole
+    async def run(self) -> None:
+        """Let the agent work, and grade what it left; an error of it becomes the failure of the attempt."""
+        try:
+            await self.precheck()
+            is_whole = await self.observe()
+            self._prepare_next()
+            if is_whole:
+                await grade(self.context, self.trial, self.record, await self._evidence(self.trial))
+        except AttemptError as error:
+            self.record.fail(self.context, error)
+            await self._grade_for_information()
 
+    async def precheck(self) -> None:
+        """Let graders look at the workspace before the agent starts."""
+        record = self.record
+        record.surveyed = await run_precheck(self.context, self.trial, self.folders.workspace.path, self.folders.aside)
+        if record.surveyed is not None and record.surveyed.folders:
+            note_folders(self.artifact_dir, record.surveyed.folders)
+        if not record.vacuous:
+            return
+        if self.context.plan.strict:
+            raise Vacuous(
+                "every expectation held before the agent began", hint="expect something that the agent must do"
+            )
+        record.notes.append("every expectation held before the agent began: the case is vacuous")
 
-async def _look_for_skills(parts: RunParts, trial: Trial, record: AttemptRecord) -> None:
-    if parts.suite.skill is None:
-        return
-    # Only here: most suites have no skill.
-    from whet.run.contamination import look_for_skills  # noqa: PLC0415
+    async def observe(self) -> bool:
+        """Run the agent, and look at what it changed; that it met a skill of another arm outranks how it ended.
 
-    await anyio.to_thread.run_sync(look_for_skills, parts, trial, record)
-
-
-async def _run_session(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> bool:
-    if not trial.execution.case.converses:
-        await run_agent(parts, ground, trial, record)
-        return True
-    # Only here: most cases are no conversations.
-    from whet.run.conversation import converse  # noqa: PLC0415
-
-    return await converse(parts, ground, trial, record, partial(_after_turn, parts, ground, trial, record))
-
-
-async def _after_turn(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord, turn: int) -> bool:
-    """Decide the checks of a turn; return whether the conversation goes on."""
-    checks = [check for check in trial.execution.case.checks if check.turn == turn]
-    if not checks:
-        return True
-    await _look(parts, ground, record, turn)
-    seen = record.changes
-    await grade(parts, trial, record, await evidence_of(parts, trial, record, ground.workspace.path), checks)
-    if (await _changes(ground)) != seen:
-        record.notes.append(f"the workspace changed during the checks of turn {turn}, and the agent went on in it")
-    return goes_on(checks, record.grades) and getattr(parts.sandbox, "goes_on", True)
-
-
-async def _look(parts: RunParts, ground: Ground, record: AttemptRecord, turn: int | None = None) -> None:
-    """Record what the agent changed in the workspace, at the end or until the end of a turn."""
-    folder = parts.run_dir / record.artifact_dir / turn_folder(turn)
-    record.changes = await _changes(ground)
-    keep = partial(record_changes, ground.workspace.path, record.changes, folder, parts.masker)
-    record.notes += await anyio.to_thread.run_sync(keep) if record.changes else keep()
-    if record.changes.diff:
-        parts.keep_text(folder / "diff.patch", record.changes.diff)
-    if turn is not None and record.session is not None:
-        *earlier, last = record.session.turns
-        turns = (*earlier, replace(last, changed_files=len(record.changes)))
-        record.session = replace(record.session, turns=turns)
-
-
-async def _changes(ground: Ground) -> Changes:
-    """Blame the agent if its workspace cannot be read, unless the machine ran out of something: it could be before."""
-    try:
-        return await changes_of(ground)
-    except WorkspaceError as error:
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno in SHORTAGES:
+        Return whether it was asked all that it should be, which the check of a turn can end before.
+        """
+        try:
+            is_whole = await self._run_session()
+            await self._look()
+        except AttemptError:
+            await self._look_after_failure()
+            await self._look_for_skills()
             raise
-        raise WorkspaceSpoiled(error.message, hint=error.hint) from error
+        await self._look_for_skills()
+        return is_whole
 
+    async def _look_for_skills(self) -> None:
+        if self.context.suite.skill is None:
+            return
+        # Only here: most suites have no skill.
+        from whet.run.attempt._contamination import look_for_skills
 
-async def _look_after_failure(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
-    """Record the changes of an attempt that failed; an error here must not hide the first one."""
-    if record.changes and not trial.execution.case.converses:
-        return
-    try:
-        await _look(parts, ground, record)
-    except AttemptError as error:
-        record.notes.append(f"the changes could not be read: {error.message}")
+        await anyio.to_thread.run_sync(look_for_skills, self.context, self.given, self.record)
 
+    async def _run_session(self) -> bool:
+        session = replace(self, trial=self.given)
+        if not self.trial.execution.case.converses:
+            await run_agent(session)
+            return True
+        # Only here: most cases are no conversations.
+        from whet.run.attempt._conversation import converse
 
-async def _grade_for_information(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
-    """Grade what the agent left although it did not finish; an error here must not hide the first one."""
-    checks = [check for check in trial.execution.case.checks if parts.graders[check.grader].informs]
-    if record.unfinished is None or record.grades or not checks:
-        return
-    try:
-        evidence = await evidence_of(parts, trial, record, ground.workspace.path)
-        await grade_for_information(parts, checks, record, evidence)
-    except AttemptError as error:
-        record.notes.append(f"the checks could not run for information: {error.message}")
+        return await converse(session, self._after_turn)
 
+    async def _after_turn(self, turn: int) -> bool:
+        """Decide the checks of a turn; return whether the conversation goes on."""
+        context, record = self.context, self.record
+        checks = [check for check in self.given.execution.case.checks if check.turn == turn]
+        if not checks:
+            return True
+        await self._look(turn)
+        changes = record.changes
+        await grade(context, self.given, record, await self._evidence(self.given), checks)
+        if (await self._changes()) != changes:
+            record.notes.append(f"the workspace changed during the checks of turn {turn}, and the agent went on in it")
+        return continues_after(checks, record.grades) and context.sandbox.goes_on
 
-async def _keep(parts: RunParts, ground: Ground, trial: Trial, record: AttemptRecord) -> None:
-    """Keep session and workspace of an attempt that people may want to look at; an error here changes no verdict."""
-    artifact_dir = parts.run_dir / record.artifact_dir
-    as_expected = _went_as_expected(trial, record)
-    if record.resumable is not None and (not as_expected or (artifact_dir / QUESTIONS_FILE).exists()):
-        record.notes += await anyio.to_thread.run_sync(keep_state, ground, record.resumable, artifact_dir, parts.masker)
-    if as_expected or (record.failure is not None and record.failure.phase == "start"):
-        return
-    try:
-        record.workspace_dir, not_kept = await keep_workspace(parts, ground, trial, record.number)
-        record.notes += not_kept
-    except (AttemptError, OSError, RecursionError, ValueError) as error:
-        # An agent may leave anything there.
-        record.notes.append(f"the workspace could not be kept: {error}")
+    async def _look(self, turn: int | None = None) -> None:
+        """Record what the agent changed in the workspace, at the end or until the end of a turn."""
+        record, folder = self.record, self.artifact_dir / turn_folder(turn)
+        record.changes = await self._changes()
+        keep = partial(record_changes, self.folders.workspace.path, record.changes, folder, self.context.masker)
+        record.notes += await anyio.to_thread.run_sync(keep) if record.changes else keep()
+        if record.changes.diff:
+            self.context.keep_text(folder / "diff.patch", record.changes.diff)
+        if turn is not None and record.session is not None:
+            *earlier, last = record.session.turns
+            turns = (*earlier, replace(last, changed_files=len(record.changes)))
+            record.session = replace(record.session, turns=turns)
+
+    async def _changes(self) -> Changes:
+        """Blame the agent if its workspace cannot be read, unless the machine ran out of something."""
+        try:
+            return await changes_of(self.folders)
+        except WorkspaceError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in SHORTAGES:
+                raise
+            # The workspace could be read before.
+            raise WorkspaceSpoiled(error.message, hint=error.hint) from error
+
+    async def _look_after_failure(self) -> None:
+        """Record the changes of an attempt that failed; an error here must not hide the first one."""
+        if self.record.changes and not self.trial.execution.case.converses:
+            return
+        try:
+            await self._look()
+        except AttemptError as error:
+            self.record.notes.append(f"the changes could not be read: {error.message}")
+
+    def _prepare_next(self) -> None:
+        """Have the container of the next trial started while this one is graded."""
+        context = self.context
+        if context.container_pool is not None and context.container is not None:
+            homes = (self.folders.home, self.folders.temporary)
+            context.container_pool.prepare_next(self.trial, context.container, homes)
+
+    async def _evidence(self, trial: Trial) -> Evidence:
+        return await evidence_of(self.context, trial, self.record, self.folders.workspace.path)
+
+    async def _grade_for_information(self) -> None:
+        """Grade what the agent left although it did not finish; an error here must not hide the first one."""
+        context, record = self.context, self.record
+        checks = [check for check in self.trial.execution.case.checks if context.graders[check.grader].informs]
+        if record.unfinished is None or record.grades or not checks:
+            return
+        try:
+            await grade_for_information(context, checks, record, await self._evidence(self.trial))
+        except AttemptError as error:
+            record.notes.append(f"the checks could not run for information: {error.message}")
+
+    async def keep(self) -> None:
+        """Keep session and workspace of an attempt that people may want to look at; an error changes no verdict."""
+        record, artifact_dir, masker = self.record, self.artifact_dir, self.context.masker
+        as_expected = _went_as_expected(self.trial, record)
+        if record.resumable is not None and (not as_expected or (artifact_dir / QUESTIONS_FILE).exists()):
+            record.notes += await anyio.to_thread.run_sync(
+                keep_state, self.folders, record.resumable, artifact_dir, masker
+            )
+        if as_expected or (record.failure is not None and record.failure.phase == "start"):
+            return
+        try:
+            record.workspace_dir, not_kept = await keep_workspace(self.context, self.folders, self.trial, record.number)
+            record.notes += not_kept
+        except (AttemptError, OSError, RecursionError, ValueError) as error:
+            # An agent may leave anything there.
+            record.notes.append(f"the workspace could not be kept: {error}")
+
+    async def clean_up(self) -> None:
+        """Remove the container and what is left of the folders."""
+        context = self.context
+        if context.container_pool is not None and context.container is not None:
+            await context.container_pool.leave(context.container)
+        self.record.notes += await clean_up(self.folders)
 
 
 def _went_as_expected(trial: Trial, record: AttemptRecord) -> bool:
     if trial.execution.case.expected_fail:
-        return record.failure is not None and record.failure.code == "assertion"
+        return record.failure is not None and record.failure.is_of_checks
     return record.passed
 
 
@@ -244,11 +286,11 @@ def verdict(record: AttemptRecord, *, expected_fail: bool) -> Status:
     """Return whether it went as expected; only an assertion can be expected to fail."""
     if record.failure is None:
         return "unexpected-passed" if expected_fail else "passed"
-    if record.failure.code == "assertion":
+    if record.failure.is_of_checks:
         return "expected-failed" if expected_fail else "failed"
     # A check that raises fails its case, also by its author's mistake; everything else that the agent did not cause
     # says nothing about the agent.
-    if record.failure.cause == "agent" or record.failure.code == "check-mistake":
+    if record.failure.cause == "agent" or record.failure.code == CheckMistaken.code:
         return "failed"
     return "errored"
 
@@ -258,22 +300,22 @@ def _worth_another(record: AttemptRecord, trial: Trial) -> bool:
     return record.retry and verdict(record, expected_fail=trial.execution.case.expected_fail) in {"failed", "errored"}
 
 
-def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
+def result_of(context: RunContext, trial: Trial, records: list[AttemptRecord]) -> TrialResult:
     """Return the result of a trial; its last attempt decides."""
     last = records[-1]
     expected_fail = trial.execution.case.expected_fail
     status = verdict(last, expected_fail=expected_fail)
     if trial.execution.baseline and status == "failed":
-        # It only serves for comparison, and may fail.
+        # The baseline only serves for comparison, and may fail.
         status = "expected-failed"
     output = last.session.final_output if last.session else ""
     session = last.session or last.unfinished
     failure, failure_class = last.failure, last.failure_class
     if status == "unexpected-passed":
         failure = Failure(
-            phase="check", code="unexpected-passed", cause="suite", message="was expected to fail, and passed"
+            phase="check", code=PASSED_UNEXPECTEDLY, cause="suite", message="was expected to fail, and passed"
         )
-        failure_class = FailureClass(id="unexpected-passed", label="Unexpected pass")
+        failure_class = FailureClass(id=PASSED_UNEXPECTEDLY, label="Unexpected pass")
     return TrialResult(
         key=trial.key,
         status=status,
@@ -290,6 +332,8 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
         skill_shown=last.skill_shown,
         skill_loaded=last.skill_loaded,
         skill_unwanted=last.skill_unwanted,
+        skill_wanted=last.skill_wanted,
+        other_skills=last.other_skills,
         skills_listed=last.skills_listed,
         final_output=output if len(output) <= OUTPUT_KEPT else output[:OUTPUT_KEPT] + " ...",
         workspace_dir=last.workspace_dir,
@@ -297,15 +341,16 @@ def result_of(trial: Trial, records: list[AttemptRecord]) -> TrialResult:
         vacuous=last.vacuous,
         session_s=last.session.duration_s if last.session else None,
         attempts=tuple(_attempt(record, trial.execution.case) for record in records),
-        notes=tuple(note for record in records for note in record.notes),
+        notes=tuple(note for record in records for note in record.masked_notes(context.masker)),
         turns=len(session.turns) if session else 0,
         user=session.user if session else None,
+        ended_early=session.ended_early if session else None,
     )
 
 
 def _score(record: AttemptRecord) -> float:
     """Return the score; an agent that did not finish has none of it."""
-    if record.failure is not None and record.failure.code != "assertion":
+    if record.failure is not None and not record.failure.is_of_checks:
         return 0.0
     return score_of(record.grades) or 0.0
 
@@ -319,23 +364,23 @@ def _value(record: AttemptRecord, case: Case) -> float | None:
     if status == "errored":
         return None
     apart = {check.label for check in case.checks if not check.compared}
-    counted = [grade for grade in record.grades if grade.check not in apart]
-    if record.failure is not None and record.failure.code != "assertion":
+    counting_grades = [grade for grade in record.grades if grade.check not in apart]
+    if record.failure is not None and not record.failure.is_of_checks:
         return 0.0
-    if case.scored or any(0 < grade.value < 1 for grade in counted):
-        return score_of(counted) if counted else None
-    if len(counted) < len(record.grades):
-        return float(all(grade.passed for grade in counted)) if counted else None
+    if case.scored or any(0 < grade.value < 1 for grade in counting_grades):
+        return score_of(counting_grades) if counting_grades else None
+    if len(counting_grades) < len(record.grades):
+        return float(all(grade.passed for grade in counting_grades)) if counting_grades else None
     return float(status == "passed")
 
 
-def _attempt(record: AttemptRecord, case: Case) -> Attempt:
+def _attempt(record: AttemptRecord, case: Case) -> AttemptResult:
     unknown: dict[Spender, int] = {
         "agents": record.unpriced,
         "judge": record.judge.unknown,
         "users": record.users.unknown,
     }
-    return Attempt(
+    return AttemptResult(
         number=record.number,
         status=verdict(record, expected_fail=case.expected_fail),
         value=_value(record, case),
@@ -351,7 +396,7 @@ def _attempt(record: AttemptRecord, case: Case) -> Attempt:
     )
 
 
-async def classified(parts: RunParts, trial: Trial, result: TrialResult) -> TrialResult:
+async def classify_failure(context: RunContext, trial: Trial, result: TrialResult) -> TrialResult:
     """Let the graders of a case assign or override the failure class; the first that names one decides.
 
     A grader that fails at it adds a note, and the result stays.
@@ -361,15 +406,10 @@ async def classified(parts: RunParts, trial: Trial, result: TrialResult) -> Tria
         return result
     for name in dict.fromkeys(check.grader for check in case.checks):
         try:
-            given = await parts.graders[name].classify(case, result, timeout_s=parts.plan.check_timeout_s)
+            failure_class = await context.graders[name].classify(case, result, timeout_s=context.plan.check_timeout_s)
         except GraderError as error:
-            result = replace(result, notes=(*result.notes, parts.masker.text(error.message)))
+            result = replace(result, notes=(*result.notes, context.masker.text(error.message)))
             continue
-        if given is not None:
-            return replace(result, failure_class=_masked_class(parts, given))
+        if failure_class is not None:
+            return replace(result, failure_class=mask_class(context.masker, failure_class))
     return result
-
-
-def _masked_class(parts: RunParts, given: FailureClass) -> FailureClass:
-    label = None if given.label is None else parts.masker.text(given.label)
-    return FailureClass(id=parts.masker.text(given.id), label=label)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from os.path import commonpath
 from pathlib import Path
 
-from whet.dataclass import dataclass
-from whet.model.comparison import Look, Stop
-from whet.model.event import (
+from msgspec import Struct
+from msgspec.structs import replace
+
+from whet.decide.loads.figures import figures_of
+from whet.model.comparison import RoundAnalysis, Stop
+from whet.model.grade import QueryLoads, TriggerFigures
+from whet.model.run import AttemptResult, Execution, ExecutionKey, Plan, Trial, TrialKey, TrialResult
+from whet.model.run_events import (
     ExecutionSummary,
     Notice,
     RunEnded,
@@ -20,24 +24,22 @@ from whet.model.event import (
     TrialEnded,
     TrialStarted,
 )
-from whet.model.run import Attempt, Execution, ExecutionKey, Plan, Trial, TrialKey, TrialResult
 from whet.model.session import Usage
 from whet.model.skills import SkillLoads
 from whet.model.spending import Spending
 from whet.model.suite import Suite
-from whet.plan.settle import Planned
+from whet.plan.load import PlannedRun
 from whet.reading.text import count
+from whet.record.document import RecordFacts
 from whet.record.results import JournalResults
-from whet.record.results_document import RecordFacts
-from whet.report.reporter import Reporters
+from whet.report.contract import Reporters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """One run of several; `name` comes before the names of its cases."""
 
     name: str
-    planned: Planned
+    planned: PlannedRun
     # The name of the folder that all of them lie in.
     home: str
 
@@ -50,53 +52,55 @@ class Part:
         return replace(execution, case=replace(execution.case, id=self.case(execution.case.id)))
 
 
-def parts_of(planned: Sequence[Planned]) -> tuple[Part, ...]:
+def parts_of(planned_runs: Sequence[PlannedRun]) -> tuple[Part, ...]:
     """Give each run a name: that of its suite; if several have the same, with that of its skill or folder."""
-    names = Counter(each.suite.name for each in planned)
-    given = (
-        _dealt_name(each) or (each.suite.name if names[each.suite.name] == 1 else _longer_name(each))
-        for each in planned
+    names = Counter(planned_run.suite.name for planned_run in planned_runs)
+    run_names = (
+        _dealt_name(planned_run)
+        or (planned_run.suite.name if names[planned_run.suite.name] == 1 else _longer_name(planned_run))
+        for planned_run in planned_runs
     )
-    taken: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
     parts = []
-    home = Path(commonpath([each.suite.source for each in planned])).name or "suites"
-    for name, each in zip(given, planned, strict=True):
-        taken[name] += 1
-        parts.append(Part(name=name if taken[name] == 1 else f"{name}~{taken[name]}", planned=each, home=home))
+    home = Path(commonpath([planned_run.suite.source for planned_run in planned_runs])).name or "suites"
+    for name, planned_run in zip(run_names, planned_runs, strict=True):
+        uses[name] += 1
+        parts.append(Part(name=name if uses[name] == 1 else f"{name}~{uses[name]}", planned=planned_run, home=home))
     return tuple(parts)
 
 
-def _dealt_name(planned: Planned) -> str | None:
+def _dealt_name(planned_run: PlannedRun) -> str | None:
     """Return what a shard was called among all suites, which is the same in every shard."""
-    pile = planned.earlier.run.asked.pile if planned.earlier else planned.facts.get("pile")
+    pile = planned_run.earlier.run.asked.pile if planned_run.earlier else planned_run.origin.pile
     return pile.suite if pile else None
 
 
-def _longer_name(planned: Planned) -> str:
-    source, skill = planned.suite.source, planned.suite.skill
+def _longer_name(planned_run: PlannedRun) -> str:
+    source, skill = planned_run.suite.source, planned_run.suite.skill
     return f"{skill.source.name if skill else source.parent.name}/{source.stem}"
 
 
-def joined_plan(parts: Sequence[Part]) -> Plan:
+def join_plans(parts: Sequence[Part]) -> Plan:
     """Return the plans of all *parts* as one."""
     plans = [part.planned.plan for part in parts]
     first = plans[0]
     sources = [str(plan.suite.source) for plan in plans]
     # Suites without arms have no part in a comparison, and those that do not compare the same are not put together.
-    compared = [plan for plan in plans if plan.baseline is not None]
-    baselines = {plan.baseline for plan in compared}
-    arms = {arm.name: arm for plan in compared or plans for arm in plan.arms}
+    comparing_plans = [plan for plan in plans if plan.baseline is not None]
+    baselines = {plan.baseline for plan in comparing_plans}
+    arms = {arm.name: arm for plan in comparing_plans or plans for arm in plan.arms}
     return replace(
         first,
         suite=Suite(
             name=count(len(parts), "suite"), cases=(), source=Path(commonpath(sources)), digest=first.suite.digest
         ),
-        executions=tuple(part.execution(each) for part in parts for each in part.planned.plan.executions),
+        executions=tuple(part.execution(execution) for part in parts for execution in part.planned.plan.executions),
         schedule=first.schedule if len({plan.schedule for plan in plans}) == 1 else "serial",
         max_parallel=max(plan.max_parallel for plan in plans),
         retries=max(plan.retries for plan in plans),
         arms=tuple(arms.values()),
         voided={part.case(case): by for part in parts for case, by in part.planned.plan.voided.items()},
+        warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.planned.plan.warnings)),
         baseline=baselines.pop() if len(baselines) == 1 else None,
         whole=(),
     )
@@ -113,14 +117,14 @@ class Joining:
         self._early: dict[Notice, list[str]] = {}
         self._parts: set[str] = set()
 
-    def begin(self, started: RunStarted, notices: Iterable[str]) -> None:
+    def begin(self, run_start: RunStarted, notices: Iterable[str]) -> None:
         """Say what begins, with *notices*, and what the runs had to say before that; what several say is said once."""
         self._begun = True
-        self.reporters(started)
+        self.reporters(run_start)
         for text in notices:
             self.reporters(Notice(level="warning", message=text))
         for notice, names in self._early.items():
-            self.reporters(notice if len(names) == len(self._parts) else _named(notice, *names))
+            self.reporters(notice if len(names) == len(self._parts) else _add_suite_names(notice, *names))
 
     def take(self, part: Part, event: RunEvent, *, place: str) -> None:
         """Pass on *event* of *part*, whose run is at *place*; each run begins and ends without a word."""
@@ -134,7 +138,7 @@ class Joining:
                 names = self._early.setdefault(event, [])
                 names += [part.name] if part.name not in names else []
             case Notice(about_all=False) if len(self._parts) > 1:
-                self.reporters(_named(event, part.name))
+                self.reporters(_add_suite_names(event, part.name))
             case TrialStarted(trial=trial):
                 self.reporters(TrialStarted(trial=_trial(part, trial)))
             case SessionSeen(trial=trial, event=seen):
@@ -145,7 +149,7 @@ class Joining:
                 self.reporters(event)
 
 
-def _named(notice: Notice, *names: str) -> Notice:
+def _add_suite_names(notice: Notice, *names: str) -> Notice:
     """Return *notice* with the suites that it is about."""
     return replace(notice, message=f"{', '.join(names)}: {notice.message}")
 
@@ -162,7 +166,7 @@ def _key(part: Part, key: TrialKey) -> TrialKey:
 def _result(part: Part, result: TrialResult, place: str) -> TrialResult:
     """Return *result* under the name of its case, with paths that begin at the folder of the batch."""
 
-    def moved(attempt: Attempt) -> Attempt:
+    def moved(attempt: AttemptResult) -> AttemptResult:
         return replace(
             attempt,
             artifact_dir=f"{place}/{attempt.artifact_dir}",
@@ -181,7 +185,7 @@ def _result(part: Part, result: TrialResult, place: str) -> TrialResult:
 class JoinedResults:
     """Implements `Results` for several runs, of which none runs until decided."""
 
-    looks: tuple[Look, ...] = ()
+    looks: tuple[RoundAnalysis, ...] = ()
     stopped: Stop | None = None
 
     def __init__(self, plan: Plan, runs: Sequence[tuple[Part, JournalResults, str]], duration_s: float) -> None:
@@ -189,18 +193,18 @@ class JoinedResults:
         self.duration_s = duration_s
         self._runs = runs
         self._homes: dict[ExecutionKey, tuple[Part, JournalResults, str, Execution]] = {
-            part.execution(each).key: (part, results, place, each)
+            part.execution(execution).key: (part, results, place, execution)
             for part, results, place in runs
-            for each in results.plan.executions
+            for execution in results.plan.executions
         }
 
     @property
     def counts(self) -> dict[str, int]:
         """How many trials ended with each status."""
-        whole: Counter[str] = Counter()
+        totals: Counter[str] = Counter()
         for _, results, _ in self._runs:
-            whole.update(results.counts)
-        return {status: whole[status] for status in self._runs[0][1].counts}
+            totals.update(results.counts)
+        return {status: totals[status] for status in self._runs[0][1].counts}
 
     @property
     def passed(self) -> bool:
@@ -235,11 +239,21 @@ class JoinedResults:
     @property
     def skill_loads(self) -> tuple[SkillLoads, ...]:
         """How often skills were loaded, in all of them together."""
-        found: dict[tuple[str, str], SkillLoads] = {}
-        for each in (loads for _, results, _ in self._runs for loads in results.skill_loads):
-            key = (each.arm, each.runner)
-            found[key] = found[key] + each if key in found else each
-        return tuple(found.values())
+        loads_by_key: dict[tuple[str, str], SkillLoads] = {}
+        for entry in (loads for _, results, _ in self._runs for loads in results.skill_loads):
+            key = (entry.arm, entry.runner)
+            loads_by_key[key] = loads_by_key[key] + entry if key in loads_by_key else entry
+        return tuple(loads_by_key.values())
+
+    @property
+    def triggers(self) -> tuple[TriggerFigures, ...]:
+        """How well skills were loaded, in all of them together."""
+        queries_by_pair: dict[tuple[str, str], list[QueryLoads]] = {}
+        for part, results, _ in self._runs:
+            for figures in results.triggers:
+                queries = (replace(query, case=part.case(query.case)) for query in figures.queries)
+                queries_by_pair.setdefault((figures.arm, figures.runner), []).extend(queries)
+        return tuple(figures_of(arm, runner, queries) for (arm, runner), queries in queries_by_pair.items())
 
     @property
     def unpaid_usage(self) -> Usage:
@@ -264,6 +278,6 @@ class JoinedResults:
 
     def trials(self, execution: Execution) -> Iterator[TrialResult]:
         """The finished trials of one execution, in order."""
-        part, results, place, own = self._homes[execution.key]
-        for result in results.trials(own):
+        part, results, place, original = self._homes[execution.key]
+        for result in results.trials(original):
             yield _result(part, result, place)

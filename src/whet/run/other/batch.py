@@ -7,70 +7,73 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from os.path import relpath
 from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
-from whet.errors import NothingSelected, Problem, SuiteError, UnknownName
-from whet.model.event import RunEnded, RunEvent, RunStarted
+from whet import exit_codes
+from whet.errors import NothingOutstanding, NothingSelected, Problem, SuiteError, UnknownName, UsageError
 from whet.model.request import RunRequest
 from whet.model.run import RunInfo
-from whet.plan.plan import describe_plan, must_know, pieces, sharded
+from whet.model.run_events import RunEnded, RunEvent, RunStarted
+from whet.plan.load import PlannedRun, notices_on_cost
+from whet.plan.outstanding import nothing_outstanding
+from whet.plan.plan import describe_plan, must_know, pieces, take_shard
 from whet.plan.resume import ResumedBatch
-from whet.plan.settle import Planned, notices_on_cost, settle
 from whet.reading.text import quoted
 from whet.record import folder as folders
 from whet.record.batches import write_batch
 from whet.record.results import write_results
 from whet.record.run_file import PileFacts
-from whet.report.reporter import Reporters
+from whet.report.contract import Reporters
 from whet.run.conclude import by_gate, conclude_by_verdicts, final_code, record_results
-from whet.run.execute import LOOP, execute, interruptible, single_errors, undisturbed
 from whet.run.flow import (
-    Ready,
-    approach_of,
+    agent_run_kind,
     cluster_module,
-    foreseen,
+    early_work,
+    foresee_problems,
+    load_and_plan,
+    print_dry_run,
     refuse_ungated,
-    start_early,
-    tell_lost,
+    report_changes,
+    report_unsupported,
     with_controls,
 )
-from whet.run.joined import JoinedResults, Joining, Part, joined_plan, parts_of
-from whet.run.run_state import ERRORED, FAILED, INTERRUPTED, PASSED, RunState, now
+from whet.run.other._joined_runs import JoinedResults, Joining, Part, join_plans, parts_of
+from whet.run.schedule import LOOP, Job, execute, ignore_signals, interruptible, single_errors
 from whet.run.start import hint_how_to_resume, open_reporters, ready_run, start_run
+from whet.run.state import RunState, now
 
 
-def run_batch(requests: Sequence[RunRequest], ready: Ready, resumed: ResumedBatch | None = None) -> int:
-    """Carry out all *requests*, one for each suite, and return the exit code; *resumed* is the batch to go on with."""
-    parts = parts_of(_settled(requests))
-    refuse_ungated(parts[0].planned, joined_plan(parts))
+def run_batch(requests: Sequence[RunRequest], earlier_batch: ResumedBatch | None = None) -> int:
+    """Carry out all *requests*, one for each suite; return the exit code. *earlier_batch* is the batch to resume."""
+    parts = parts_of(_plan_runs(requests))
+    refuse_ungated(parts[0].planned, join_plans(parts))
     for part in parts:
-        tell_lost(part.planned)
+        report_unsupported(part.planned)
+        report_changes(part.planned)
     if requests[0].dry_run:
         for part in parts:
-            sys.stderr.write("".join(f"warning: {part.name}: {notice}\n" for notice in foreseen(part.planned)))
-        for part in parts:
-            plan = part.planned.plan
-            named = replace(plan, suite=replace(plan.suite, name=part.name))
-            sys.stdout.write("".join(f"{line}\n" for line in (*describe_plan(named), "")))
-        return PASSED
+            sys.stderr.write("".join(f"warning: {part.name}: {notice}\n" for notice in foresee_problems(part.planned)))
+        plans = [replace(part.planned.plan, suite=replace(part.planned.plan.suite, name=part.name)) for part in parts]
+        print_dry_run(parts[0].planned, plans, (line for plan in plans for line in (*describe_plan(plan), "")))
+        return exit_codes.DONE
     if any(part.planned.settings.on is not None for part in parts):
         cluster_module().refuse_unfit([part.planned for part in parts])
-    tried = [with_controls(part.planned) for part in parts]
-    planned = [each for each in tried if not isinstance(each, int)]
-    if len(planned) < len(tried):
-        return INTERRUPTED
-    return _perform(parts_of(planned), ready, resumed.folder if resumed else None)
+    outcomes = [with_controls(part.planned) for part in parts]
+    planned_runs = [outcome for outcome in outcomes if not isinstance(outcome, int)]
+    if len(planned_runs) < len(outcomes):
+        return exit_codes.INTERRUPTED
+    return _perform(parts_of(planned_runs), earlier_batch.folder if earlier_batch else None)
 
 
-def _settled(requests: Sequence[RunRequest]) -> list[Planned]:
+def _plan_runs(requests: Sequence[RunRequest]) -> list[PlannedRun]:
     """Plan every run, and say everything that is wrong with any; a suite of which nothing is selected is left out."""
-    planned: list[Planned] = []
+    planned_runs: list[PlannedRun] = []
     problems: list[Problem] = []
     empty: list[NothingSelected | UnknownName] = []
     unknown: list[list[UnknownName]] = []
@@ -78,8 +81,8 @@ def _settled(requests: Sequence[RunRequest]) -> list[Planned]:
         unknown.append([])
         try:
             # All suites are one pile to deal from.
-            whole = replace(request, selection=replace(request.selection, shard=None))
-            planned.append(_settled_by_known(whole if request.resume is None else request, unknown[-1]))
+            full_request = replace(request, selection=replace(request.selection, shard=None))
+            planned_runs.append(_plan_by_valid_names(full_request if request.resume is None else request, unknown[-1]))
         except SuiteError as error:
             problems += error.problems
         except (NothingSelected, UnknownName) as error:
@@ -88,70 +91,89 @@ def _settled(requests: Sequence[RunRequest]) -> list[Planned]:
         raise SuiteError(problems)
     _refuse_unknown(unknown)
     shard = requests[0].selection.shard
-    dealt = planned if shard is None else list(_dealt(planned, *shard))
+    dealt = planned_runs if shard is None else list(_deal_shards(planned_runs, *shard))
     if not dealt:
+        _end_if_all_measured(empty)
         raise empty[0] if empty else NothingSelected("this shard is empty", hint="use fewer shards")
     return dealt
 
 
-def _settled_by_known(request: RunRequest, unknown: list[UnknownName]) -> Planned:
+def _end_if_all_measured(empty: Sequence[UsageError]) -> None:
+    """Raise that nothing is outstanding, if that is why nothing is left to run of several suites."""
+    done = [error for error in empty if isinstance(error, NothingOutstanding)]
+    if done:
+        cases, failed = sum(error.cases for error in done), sum(error.failed for error in done)
+        raise NothingOutstanding(nothing_outstanding(cases, failed, len(done)))
+
+
+def _plan_by_valid_names(request: RunRequest, unknown: list[UnknownName]) -> PlannedRun:
     """Plan one run of several by the names that its suite knows, because others may be those of another suite."""
     try:
-        return settle(request, start_early)
+        return load_and_plan(request)
     except UnknownName as error:
         unknown.append(error)
         part = f"{error.kind}s"
-        asked: tuple[str, ...] = getattr(request.selection, part, ())
-        known: dict[str, Any] = {part: tuple(name for name in asked if name not in error.names)}
-        if not known[part]:
+        names: tuple[str, ...] = getattr(request.selection, part, ())
+        selection_part: dict[str, Any] = {part: tuple(name for name in names if name not in error.names)}
+        if not selection_part[part]:
             raise
-        return _settled_by_known(replace(request, selection=replace(request.selection, **known)), unknown)
+        return _plan_by_valid_names(replace(request, selection=replace(request.selection, **selection_part)), unknown)
 
 
 def _refuse_unknown(unknown: Sequence[Sequence[UnknownName]]) -> None:
     """Refuse names that no suite knows."""
-    errors = [error for own in unknown for error in own]
-    missed = Counter((error.kind, name) for error in errors for name in error.names)
+    errors = [error for suite_errors in unknown for error in suite_errors]
+    miss_counts = Counter((error.kind, name) for error in errors for name in error.names)
     for error in errors:
-        known = dict.fromkeys(name for each in errors if each.kind == error.kind for name in each.known)
-        must_know(error.kind, [name for name in error.names if missed[error.kind, name] == len(unknown)], list(known))
+        valid_names = dict.fromkeys(
+            name for candidate in errors if candidate.kind == error.kind for name in candidate.known
+        )
+        must_know(
+            error.kind,
+            [name for name in error.names if miss_counts[error.kind, name] == len(unknown)],
+            list(valid_names),
+        )
 
 
-def _dealt(planned: Sequence[Planned], number: int, shards: int) -> Iterator[Planned]:
+def _deal_shards(planned_runs: Sequence[PlannedRun], number: int, shards: int) -> Iterator[PlannedRun]:
     """Yield the part of each run that belongs to a shard of all of them; it is also a shard of the run itself."""
     before = 0
-    names = tuple(part.name for part in parts_of(planned))
-    for each, name in zip(planned, names, strict=True):
-        plan, selection = each.plan, each.request.selection
+    names = tuple(part.name for part in parts_of(planned_runs))
+    for planned_run, name in zip(planned_runs, names, strict=True):
+        plan, selection = planned_run.plan, planned_run.request.selection
         together = plan.baseline is not None
         units = len(pieces(plan.executions, together=together))
-        own = ((number - 1 - before) % shards + 1, shards)
+        suite_shard = ((number - 1 - before) % shards + 1, shards)
         before += units
-        if own[0] <= units:
+        if suite_shard[0] <= units:
             yield replace(
-                each,
+                planned_run,
                 plan=replace(
-                    plan, executions=sharded(list(plan.executions), own, together=together), whole=plan.executions
+                    plan,
+                    executions=take_shard(list(plan.executions), suite_shard, together=together),
+                    whole=plan.executions,
                 ),
-                request=replace(each.request, selection=replace(selection, shard=own)),
-                facts={**each.facts, "pile": PileFacts(suites=names, suite=name, number=number)},
+                request=replace(planned_run.request, selection=replace(selection, shard=suite_shard)),
+                origin=replace(planned_run.origin, pile=PileFacts(suites=names, suite=name, number=number)),
             )
 
 
-def _perform(parts: Sequence[Part], ready: Ready, folder: Path | None) -> int:
+def _perform(parts: Sequence[Part], folder: Path | None) -> int:
     """Start every run, bring all trials to their results, and report on all of them together."""
     began = time.monotonic()
     with interruptible(), ExitStack() as stack:
-        approaches = [approach_of(part.planned, ready) for part in parts]
+        kinds = [agent_run_kind(part.planned) for part in parts]
         if any(part.planned.settings.on is not None for part in parts):
-            runs = zip([part.planned for part in parts], approaches, strict=True)
-            placed = cluster_module().on_cluster(list(runs))
-            parts = [replace(part, planned=planned) for part, (planned, _) in zip(parts, placed, strict=True)]
-            approaches = [approach for _, approach in placed]
+            runs = zip([part.planned for part in parts], kinds, strict=True)
+            cluster_runs = cluster_module().on_cluster(list(runs))
+            parts = [
+                replace(part, planned=planned_run) for part, (planned_run, _) in zip(parts, cluster_runs, strict=True)
+            ]
+            kinds = [run_kind for _, run_kind in cluster_runs]
         first = parts[0].planned
-        readied = [
-            ready_run(part.planned, each.ready, starts_agents=each.starts_agents)
-            for part, each in zip(parts, approaches, strict=True)
+        ready_runs = [
+            ready_run(part.planned, kind.ready, starts_agents=kind.starts_agents)
+            for part, kind in zip(parts, kinds, strict=True)
         ]
         if folder is None:
             for place in dict.fromkeys(part.planned.settings.output_dir for part in parts):
@@ -159,34 +181,33 @@ def _perform(parts: Sequence[Part], ready: Ready, folder: Path | None) -> int:
                 folders.create_run_folder(place).rmdir()
         joining = Joining(stack.enter_context(open_reporters(first)))
         batch = folder or folders.create_run_folder(first.settings.output_dir)
-        jobs = []
-        for part, each in zip(parts, readied, strict=True):
+        jobs: list[Job] = []
+        states: list[RunState] = []
+        for part, kind in zip(parts, ready_runs, strict=True):
             listen = partial(_PartReporters, part, joining, batch)
-            jobs.append(stack.enter_context(start_run(each, listen)))
-        states = [state for state, _ in jobs]
-        for state in states:
-            state.beside = states
+            jobs.append(stack.enter_context(start_run(kind, listen, states)))
         write_batch(batch, [(part.name, state.info.run_dir) for part, state in zip(parts, states, strict=True)])
         folders.point_latest(batch)
         info = _info(parts, states, batch)
         stack.enter_context(hint_how_to_resume(info, first))
-        whole = joined_plan(parts)
+        joint_plan = join_plans(parts)
         joining.begin(
-            RunStarted(info=info, plan=whole, done=joining.done),
-            (*notices_on_cost(first, whole), *_unused_reporters(parts)),
+            RunStarted(info=info, plan=joint_plan, done=joining.done),
+            (*notices_on_cost(first, joint_plan), *_unused_reporters(parts)),
         )
         with single_errors():
             # All suites are run in the same way.
-            anyio.run(execute, jobs, approaches[0].run_trial, approaches[0].around, backend_options=LOOP)
-        with undisturbed():
+            early = early_work(context for _, context in jobs)
+            anyio.run(execute, jobs, kinds[0].run_trial, kinds[0].around, early, backend_options=LOOP)
+        with ignore_signals():
             return _conclude(parts, states, joining, info, began)
 
 
 def _unused_reporters(parts: Sequence[Part]) -> Iterator[str]:
     """Yield a warning if the settings of some suites name other reporters than those of the first."""
     first = parts[0].planned.settings
-    if others := [part.name for part in parts if part.planned.settings.reporters != first.reporters]:
-        yield f"{parts[0].name} decides on the reporters of all suites: those of {quoted(others)} are not used"
+    if part_names := [part.name for part in parts if part.planned.settings.reporters != first.reporters]:
+        yield f"{parts[0].name} decides on the reporters of all suites: those of {quoted(part_names)} are not used"
 
 
 class _PartReporters(Reporters):
@@ -205,7 +226,7 @@ def _info(parts: Sequence[Part], states: Sequence[RunState], batch: Path) -> Run
     """Return what identifies the batch: as its first run, but for its name and place."""
     first = states[0].info
     files = dict.fromkeys(file for state in states for file in state.info.settings_files)
-    plan = joined_plan(parts)
+    plan = join_plans(parts)
     return replace(
         first,
         run_id=batch.name,
@@ -218,17 +239,17 @@ def _info(parts: Sequence[Part], states: Sequence[RunState], batch: Path) -> Run
 
 def _conclude(parts: Sequence[Part], states: Sequence[RunState], joining: Joining, info: RunInfo, began: float) -> int:
     """Write the results of each run and of all together, and report."""
-    found = [
+    run_results = [
         (part, record_results(state), relpath(state.info.run_dir, info.run_dir))
         for part, state in zip(parts, states, strict=True)
     ]
     # A run until decided may have ended before its plan did.
-    ended = [replace(part, planned=replace(part.planned, plan=results.plan)) for part, results, _ in found]
-    results = JoinedResults(joined_plan(ended), found, time.monotonic() - began)
-    interrupted = any(state.interrupted for state in states)
-    write_results(info, results, interrupted=interrupted, ended_at=now())
-    joining.reporters(RunEnded(info=info, results=results, interrupted=interrupted))
-    codes = {conclude_by_verdicts(each).code for _, each, _ in found}
-    code = next((code for code in (FAILED, ERRORED) if code in codes), PASSED)
-    ended_with = final_code(code, interrupted=interrupted, reporters=joining.reporters)
+    final_parts = [replace(part, planned=replace(part.planned, plan=results.plan)) for part, results, _ in run_results]
+    results = JoinedResults(join_plans(final_parts), run_results, time.monotonic() - began)
+    was_interrupted = any(state.interrupted for state in states)
+    write_results(info, results, interrupted=was_interrupted, ended_at=now())
+    joining.reporters(RunEnded(info=info, results=results, interrupted=was_interrupted))
+    codes = {conclude_by_verdicts(results_of_run).code for _, results_of_run, _ in run_results}
+    code = next((code for code in (exit_codes.FAILED, exit_codes.ERRORED) if code in codes), exit_codes.DONE)
+    ended_with = final_code(code, was_interrupted=was_interrupted, reporters=joining.reporters)
     return by_gate(parts[0].planned, info, joining.reporters, ended_with)

@@ -7,42 +7,45 @@ import sys
 import tarfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, fields, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
 import anyio.to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from whet.agents.replay_player import lay
-from whet.dataclass import dataclass
+from whet.agents.replay.player import lay
+from whet.checks.context import Gaps, NotRecorded
 from whet.errors import AttemptError, WorkspaceError
-from whet.grade.context import Gaps, NotRecorded
-from whet.grade.evidence import Evidence, RecordedEvidence
-from whet.ground.changes import RecordedChanges, read_changes, read_folders
-from whet.ground.copying import copy_tree, remove_tree
-from whet.ground.masking import mask_files
+from whet.grade.evidence import Evidence
 from whet.model.grade import STATUSES, Changes, Failure, FailureClass
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Trial, TrialResult, turn_folder
 from whet.model.session import SessionSummary, TurnSummary, Usage, session_until
+from whet.plan.judging import check_judge
+from whet.plan.load import PlannedRun, with_warnings_on_judge
 from whet.plan.resume import notices, plan_regrading
-from whet.plan.settings import load_settings
-from whet.plan.settle import Planned
+from whet.plan.settings.load import load_settings, with_found_agent
 from whet.plan.skill import bind_skill
 from whet.reading.files import read_file
 from whet.reading.text import one_line
+from whet.record.file_hashes import WORKSPACE_FILE
 from whet.record.folder import find_run_folder
-from whet.record.recorded_run import RecordedRun, read_run
-from whet.record.sealing import WORKSPACE_FILE
-from whet.run.attempt_record import AttemptRecord
-from whet.run.flow import Approach, perform
-from whet.run.grading import evidence_of, goes_on, grade
-from whet.run.homes import trial_folder
-from whet.run.parts import RunParts
-from whet.run.trial import classified, result_of
+from whet.record.read.run import RecordedRun, read_run
+from whet.record.run_file import RunOrigin
+from whet.report.screen import Screen
+from whet.run.attempt.grading import continues_after, evidence_of, grade
+from whet.run.attempt.record import AttemptRecord
+from whet.run.attempt.trial import classify_failure, result_of
+from whet.run.context import RunContext
+from whet.run.flow import RunKind, perform
 from whet.suites.format import load_suite
+from whet.workspace.changes import RecordedChanges, read_changes, read_folders
+from whet.workspace.copy import copy_tree, remove_tree
+from whet.workspace.mask_files import mask_files
+from whet.workspace.trial_folder import trial_folder
 
 _WIDEST = 100
 _UNKNOWN_CHANGES = "the run was made before changed files were recorded"
@@ -56,14 +59,14 @@ _TERMINAL = "terminal"
 
 def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], config_file: Path | None) -> int:
     """Regrade the run that *reference* names, by *suite* or by its own suite as it is now; return the exit code."""
-    here = load_settings(suite or Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
-    record = read_run(find_run_folder(reference, here.output_dir))
+    current_settings = load_settings(suite or Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
+    record = read_run(find_run_folder(reference, current_settings.output_dir))
     record.refuse_empty()
     record.check_files()
     path = suite or record.suite
     config_file = config_file or record.config_file
     settings = load_settings(path, flags=flags, environ=os.environ, config_file=config_file)
-    planned = _planned(
+    planned_run = _plan_regrading(
         record,
         path,
         settings,
@@ -78,26 +81,29 @@ def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], con
         ),
     )
     regrading = Regrading(record)
-    code = perform(planned, Approach(run_trial=regrading, starts_agents=False))
+    code = perform(planned_run, RunKind(run_trial=regrading, starts_agents=False))
     stream = _stream(settings)
-    stream.write("".join(f"{line}\n" for line in describe_changes(record.run_dir.name, regrading.seen)))
+    lines = describe_changes(record.run_dir.name, regrading.seen)
+    stream.write(Screen(stream, os.environ).text(lines))
     return code
 
 
-def _planned(record: RecordedRun, path: Path, settings: Settings, request: RunRequest) -> Planned:
-    suite = bind_skill(load_suite(path), record.skill, settings)
-    return Planned(
+def _plan_regrading(record: RecordedRun, path: Path, settings: Settings, request: RunRequest) -> PlannedRun:
+    original_suite = load_suite(path, record.asked.reading)
+    # Without settings the agent that was found has judged.
+    settings = with_found_agent(settings, original_suite)
+    suite = bind_skill(original_suite, record.skill, settings)
+    plan = plan_regrading(suite, settings, record)
+    check_judge(plan, settings)
+    planned_run = PlannedRun(
         request=request,
         suite=suite,
         settings=settings,
-        plan=plan_regrading(suite, settings, record),
-        facts={
-            "regraded_from": record.run_dir.name,
-            "workspace": record.asked.workspace,
-            "selected_from": record.asked.selected_from,
-        },
+        plan=plan,
+        origin=RunOrigin(regraded_from=record.run_dir.name, first=record.asked),
         notices=tuple(notices(suite, record)),
     )
+    return with_warnings_on_judge(planned_run)
 
 
 def _stream(settings: Settings) -> TextIO:
@@ -106,26 +112,25 @@ def _stream(settings: Settings) -> TextIO:
     return sys.stderr if documents else sys.stdout
 
 
-@dataclass(slots=True)
-class Regrading:
+class Regrading(Struct):
     """Runs trials from a record; remembers each result with what it was before."""
 
     record: RecordedRun
     seen: list[tuple[TrialResult, TrialResult]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
-    async def __call__(self, parts: RunParts, trial: Trial) -> TrialResult:
+    async def __call__(self, context: RunContext, trial: Trial) -> TrialResult:
         """Return the result of one trial."""
         old = self.record.result(trial.key)
         if old is None:
             return _never_ended(trial, self.record)
-        await anyio.to_thread.run_sync(_copy_record, self.record, old, parts.run_dir)
+        await anyio.to_thread.run_sync(_copy_record, self.record, old, context.run_dir)
         session = self.record.session(old)
         if session is None:
             new = replace(_unpaid(old), key=trial.key)
         else:
-            ground = parts.scratch / f"r{next(self._numbers)}"
-            new = await _regraded(parts, trial, _Earlier(self.record, old, session), ground)
+            workspace = context.scratch / f"r{next(self._numbers)}"
+            new = await _regrade_attempt(context, trial, _LastAttempt(self.record, old, session), workspace)
         self.seen.append((old, new))
         return new
 
@@ -133,14 +138,13 @@ class Regrading:
 def _unpaid(old: TrialResult) -> TrialResult:
     """Return a recorded result as it is in another run, which paid for nothing of it."""
     attempts = (
-        replace(each, unpaid_usage=each.usage, user_usage=Usage(), judge_usage=Usage(), unpriced=())
-        for each in old.attempts
+        replace(attempt, unpaid_usage=attempt.usage, user_usage=Usage(), judge_usage=Usage(), unpriced=())
+        for attempt in old.attempts
     )
     return replace(old, attempts=tuple(attempts))
 
 
-@dataclass(frozen=True, slots=True)
-class _Earlier:
+class _LastAttempt(Struct, frozen=True):
     record: RecordedRun
     result: TrialResult
     session: SessionSummary
@@ -151,23 +155,24 @@ class _Earlier:
         return self.result.attempts[-1].number if self.result.attempts else 1
 
 
-async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Path) -> TrialResult:
+async def _regrade_attempt(context: RunContext, trial: Trial, earlier: _LastAttempt, workspace: Path) -> TrialResult:
     old = earlier.result
     record = AttemptRecord(runner=trial.key.runner, number=earlier.attempt, artifact_dir=old.artifact_dir)
     record.started_at, record.duration_s = old.started_at, old.duration_s
     record.session, record.usage, record.steps = earlier.session, old.usage, old.steps
     record.detected_skills = old.detected_skills
     record.skill_shown, record.skill_loaded = old.skill_shown, old.skill_loaded
-    record.skill_unwanted, record.skills_listed = old.skill_unwanted, old.skills_listed
+    record.skills_listed, record.other_skills = old.skills_listed, old.other_skills
+    record.skill_wanted, record.skill_unwanted = old.skill_wanted, old.skill_unwanted
     # The session was paid for by the run that recorded it.
     record.unpaid_usage = old.usage
     try:
-        await _check(parts, trial, earlier, record, ground)
+        await _check(context, trial, earlier, record, workspace)
     except AttemptError as error:
-        record.fail(parts, error)
+        record.fail(context, error)
     finally:
-        await anyio.to_thread.run_sync(remove_tree, ground)
-    new = await classified(parts, trial, result_of(trial, [record]))
+        await anyio.to_thread.run_sync(remove_tree, workspace)
+    new = await classify_failure(context, trial, result_of(context, trial, [record]))
     attempts = _unpaid(old).attempts[:-1] + tuple(
         replace(attempt, duration_s=old.attempts[-1].duration_s if old.attempts else attempt.duration_s)
         for attempt in new.attempts
@@ -175,31 +180,40 @@ async def _regraded(parts: RunParts, trial: Trial, earlier: _Earlier, ground: Pa
     return replace(new, attempts=attempts, changed_files=old.changed_files, notes=(*old.notes, *new.notes))
 
 
-async def _check(parts: RunParts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path) -> None:
+async def _check(
+    context: RunContext, trial: Trial, earlier: _LastAttempt, record: AttemptRecord, workspace: Path
+) -> None:
     """Ask the graders, check by check; those of a turn about what there was after it."""
     case, turns = trial.execution.case, earlier.session.turns
     # What there was after the last turn is what there was at the end.
     for turn in turns[: len(case.then)]:
-        if not await _check_turn(parts, trial, earlier, record, ground, turn):
+        if not await _check_turn(context, trial, earlier, record, workspace, turn):
             return
     record.session = earlier.session
     if case.user is None and len(turns or ("one",)) <= len(case.then):
         raise NotRecorded(f"it ended after turn {len(turns) or 1} of {len(case.then) + 1}, so the rest is not known")
-    gaps, record.changes = await anyio.to_thread.run_sync(restore_workspace, earlier.record, earlier.result, ground)
+    gaps, record.changes = await anyio.to_thread.run_sync(restore_workspace, earlier.record, earlier.result, workspace)
     if trial.execution.workspace.package is not None and earlier.result.workspace_dir is None:
         gaps = replace(gaps, workspace=_BEGAN_AS_PACKAGE)
     try:
-        evidence = await _evidence(parts, trial, record, ground, gaps)
-        await grade(parts, trial, record, evidence)
+        evidence = await _evidence(context, trial, record, workspace, gaps)
+        await grade(context, trial, record, evidence)
     except AttemptError as error:
-        record.fail(parts, error)
+        record.fail(context, error)
     if not record.passed and gaps.workspace is None:
         record.workspace_dir = f"workspaces/{trial_folder(trial.key)}/{record.number}"
-        record.notes += await anyio.to_thread.run_sync(_keep, parts, ground, parts.run_dir / record.workspace_dir)
+        record.notes += await anyio.to_thread.run_sync(
+            _keep, context, workspace, context.run_dir / record.workspace_dir
+        )
 
 
 async def _check_turn(
-    parts: RunParts, trial: Trial, earlier: _Earlier, record: AttemptRecord, ground: Path, turn: TurnSummary
+    context: RunContext,
+    trial: Trial,
+    earlier: _LastAttempt,
+    record: AttemptRecord,
+    workspace: Path,
+    turn: TurnSummary,
 ) -> bool:
     """Ask the graders of one turn; return whether the conversation goes on."""
     checks = [check for check in trial.execution.case.checks if check.turn == turn.number]
@@ -208,31 +222,30 @@ async def _check_turn(
     record.session = session_until(earlier.session, turn.number)
     folder = f"{earlier.result.artifact_dir}/{turn_folder(turn.number)}".rstrip("/")
     then = replace(earlier.result, artifact_dir=folder, workspace_dir=None, changed_files=turn.changed_files or 0)
-    place = ground.with_name(f"{ground.name}-{turn.number}")
+    place = workspace.with_name(f"{workspace.name}-{turn.number}")
     try:
         gaps, record.changes = await anyio.to_thread.run_sync(restore_workspace, earlier.record, then, place)
         if turn.changed_files is None:
             gaps = replace(gaps, workspace=_UNSEEN_TURN, changes=_UNSEEN_TURN)
-        await grade(parts, trial, record, await _evidence(parts, trial, record, place, gaps), checks)
+        await grade(context, trial, record, await _evidence(context, trial, record, place, gaps), checks)
     finally:
         await anyio.to_thread.run_sync(remove_tree, place)
-    return goes_on(checks, record.grades)
+    return continues_after(checks, record.grades)
 
 
-async def _evidence(parts: RunParts, trial: Trial, record: AttemptRecord, workspace: Path, gaps: Gaps) -> Evidence:
-    whole = await evidence_of(parts, trial, record, workspace)
-    known = {item.name: getattr(whole, item.name) for item in fields(whole)}
-    return RecordedEvidence(**known, gaps=gaps, folders=read_folders(whole.artifact_dir))
+async def _evidence(context: RunContext, trial: Trial, record: AttemptRecord, workspace: Path, gaps: Gaps) -> Evidence:
+    evidence = await evidence_of(context, trial, record, workspace)
+    return replace(evidence, gaps=gaps, folders=read_folders(evidence.artifact_dir))
 
 
 def _copy_record(record: RecordedRun, old: TrialResult, run_dir: Path) -> None:
     """Copy what was recorded of a trial, so that the new run folder does not need the old one."""
-    regraded = record.session(old) is not None
+    has_session = record.session(old) is not None
     _copy(record.run_dir, run_dir, f"trials/{trial_folder(old.key)}")
     for attempt in old.attempts:
-        if attempt.workspace_dir and not (regraded and attempt is old.attempts[-1]):
+        if attempt.workspace_dir and not (has_session and attempt is old.attempts[-1]):
             _copy(record.run_dir, run_dir, attempt.workspace_dir)
-    if regraded:
+    if has_session:
         for name in _OF_CHECKS:
             (run_dir / old.artifact_dir / name).unlink(missing_ok=True)
         for log in (run_dir / old.artifact_dir).glob("turns/*/check.log"):
@@ -245,10 +258,10 @@ def _copy(source: Path, destination: Path, folder: str) -> None:
         copy_tree(source / folder, destination / folder, force=True)
 
 
-def _keep(parts: RunParts, ground: Path, destination: Path) -> list[str]:
+def _keep(context: RunContext, workspace: Path, destination: Path) -> list[str]:
     destination.mkdir(parents=True)
-    copy_tree(ground, destination, force=True)
-    return mask_files(parts.masker, destination) if parts.masker else []
+    copy_tree(workspace, destination, force=True)
+    return mask_files(context.masker, destination) if context.masker else []
 
 
 def _never_ended(trial: Trial, record: RecordedRun) -> TrialResult:
@@ -274,40 +287,50 @@ def restore_workspace(record: RecordedRun, result: TrialResult, into: Path) -> t
     """Restore the workspace of a trial in the new folder *into*; return what is missing of it, and what had changed."""
     into.mkdir()
     artifacts = record.run_dir / result.artifact_dir
-    recorded = _known_changes(artifacts, result)
-    changes = _changes(artifacts, recorded)
-    unknown = None if recorded is not None else _UNKNOWN_CHANGES
-    kept = record.run_dir / result.workspace_dir if result.workspace_dir else None
-    if kept is not None and kept.is_dir():
-        copy_tree(kept, into, force=True)
+    change_record = _known_changes(artifacts, result)
+    changes = _changes(artifacts, change_record)
+    unknown = None if change_record is not None else _UNKNOWN_CHANGES
+    workspace_copy = record.run_dir / result.workspace_dir if result.workspace_dir else None
+    if workspace_copy is not None and workspace_copy.is_dir():
+        copy_tree(workspace_copy, into, force=True)
         return Gaps(changes=unknown), changes
-    reason = next(_reasons(record, result, recorded), None)
+    reason = next(_reasons(record, result, change_record), None)
     template = _template(record)
     if reason is None and template is not None:
         copy_tree(template, into)
     _restore_changes(artifacts, into)
-    return Gaps(workspace=reason, changes=unknown, paths=recorded.kept if recorded else ()), changes
+    return Gaps(workspace=reason, changes=unknown, paths=change_record.kept if change_record else ()), changes
+
+
+def changes_of(record: RecordedRun, result: TrialResult) -> Changes:
+    """Return what had changed in the workspace of a trial."""
+    artifacts = record.run_dir / result.artifact_dir
+    return _changes(artifacts, _known_changes(artifacts, result))
 
 
 def _known_changes(artifacts: Path, result: TrialResult) -> RecordedChanges | None:
-    found = read_changes(artifacts)
-    listed = 0 if found is None else len(found.created) + len(found.modified) + len(found.deleted)
-    return found if listed == result.changed_files else None
+    change_record = read_changes(artifacts)
+    file_count = (
+        0
+        if change_record is None
+        else len(change_record.created) + len(change_record.modified) + len(change_record.deleted)
+    )
+    return change_record if file_count == result.changed_files else None
 
 
-def _changes(artifacts: Path, recorded: RecordedChanges | None) -> Changes:
-    if recorded is None:
+def _changes(artifacts: Path, change_record: RecordedChanges | None) -> Changes:
+    if change_record is None:
         return Changes()
     diff = artifacts / _DIFF_FILE
     return Changes(
-        created=recorded.created,
-        modified=recorded.modified,
-        deleted=recorded.deleted,
+        created=change_record.created,
+        modified=change_record.modified,
+        deleted=change_record.deleted,
         diff=read_file(diff).decode("utf-8", "replace") if diff.is_file() else "",
     )
 
 
-def _reasons(record: RecordedRun, result: TrialResult, recorded: RecordedChanges | None) -> Iterator[str]:
+def _reasons(record: RecordedRun, result: TrialResult, change_record: RecordedChanges | None) -> Iterator[str]:
     """Yield the reasons why the workspace cannot be restored as it was."""
     if record.asked.workspace is None:
         yield "the run does not say what its workspaces started from"
@@ -319,17 +342,17 @@ def _reasons(record: RecordedRun, result: TrialResult, recorded: RecordedChanges
     template = _template(record)
     if template is not None and not _untouched_since(template, result.started_at):
         yield f"its template {template} has changed since, or is gone"
-    if recorded is None:
+    if change_record is None:
         yield _UNKNOWN_CHANGES
         return
-    yield from (f"{path}: {reason}" for path, reason in recorded.missing.items())
-    if recorded.git:
+    yield from (f"{path}: {reason}" for path, reason in change_record.missing.items())
+    if change_record.git:
         yield "its .git folder is never recorded"
 
 
 def _template(record: RecordedRun) -> Path | None:
-    named = record.asked.workspace.get("template_dir") if record.asked.workspace else None
-    return Path(named) if isinstance(named, str) else None
+    template_name = record.asked.workspace.get("template_dir") if record.asked.workspace else None
+    return Path(template_name) if isinstance(template_name, str) else None
 
 
 def _untouched_since(folder: Path, moment: str) -> bool:
@@ -339,8 +362,8 @@ def _untouched_since(folder: Path, moment: str) -> bool:
         return False
     for place, folders, files in os.walk(folder):
         for name in (".", *folders, *files):
-            found = os.lstat(f"{place}/{name}")
-            if max(found.st_mtime_ns, found.st_ctime_ns) >= since_ns:
+            status = os.lstat(f"{place}/{name}")
+            if max(status.st_mtime_ns, status.st_ctime_ns) >= since_ns:
                 return False
     return True
 
@@ -352,25 +375,25 @@ def _restore_changes(artifacts: Path, into: Path) -> None:
         raise WorkspaceError(f"the recorded changes in {artifacts} cannot be restored: {error}") from error
 
 
-def describe_changes(run_id: str, seen: Iterable[tuple[TrialResult, TrialResult]]) -> list[str]:
+def describe_changes(run_id: str, result_pairs: Iterable[tuple[TrialResult, TrialResult]]) -> list[str]:
     """Return a line of totals, a line for each verdict that changed, and the counts before and after."""
-    pairs = sorted(seen, key=lambda pair: str(pair[0].key))
-    changed = [(old, new) for old, new in pairs if old.status != new.status]
+    pairs = sorted(result_pairs, key=lambda pair: str(pair[0].key))
+    changed_pairs = [(old, new) for old, new in pairs if old.status != new.status]
     trials = "verdict" if len(pairs) == 1 else "verdicts"
-    lines = ["", f"regraded {run_id}: {len(changed) or 'none'} of {len(pairs)} {trials} changed"]
-    if changed:
-        lines += ["", *_table(changed)]
+    lines = ["", f"regraded {run_id}: {len(changed_pairs) or 'none'} of {len(pairs)} {trials} changed"]
+    if changed_pairs:
+        lines += ["", *_table(changed_pairs)]
     before, after = (_counts(pair[side].status for pair in pairs) for side in (0, 1))
     return [*lines, "", f"  before  {before}", f"  after   {after}"]
 
 
-def _table(changed: list[tuple[TrialResult, TrialResult]]) -> list[str]:
-    names = [_name(new) for _, new in changed]
-    moves = [f"{old.status} -> {new.status}" for old, new in changed]
+def _table(changed_pairs: list[tuple[TrialResult, TrialResult]]) -> list[str]:
+    names = [_name(new) for _, new in changed_pairs]
+    moves = [f"{old.status} -> {new.status}" for old, new in changed_pairs]
     name_width, move_width = max(map(len, names)), max(map(len, moves))
     return [
         f"  {name.ljust(name_width)}  {move.ljust(move_width)}  {_reason(new)}".rstrip()
-        for name, move, (_, new) in zip(names, moves, changed, strict=True)
+        for name, move, (_, new) in zip(names, moves, changed_pairs, strict=True)
     ]
 
 
@@ -385,5 +408,5 @@ def _reason(result: TrialResult) -> str:
 
 
 def _counts(statuses: Iterable[str]) -> str:
-    found = Counter(statuses)
-    return ", ".join(f"{found[status]} {status}" for status in STATUSES if found[status])
+    counts_by_status = Counter(statuses)
+    return ", ".join(f"{counts_by_status[status]} {status}" for status in STATUSES if counts_by_status[status])

@@ -15,8 +15,8 @@ from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 
-from whet.ground.mounts import clone, private_mounts, snapshot
-from whet.ground.sandbox import is_there
+from whet.sandbox.contract import is_there
+from whet.workspace.mounts import clone, private_mounts, snapshot
 
 _OTHERS_READ, _OTHERS_WRITE, _OTHERS_SEARCH = 0o004, 0o002, 0o001
 # Lists the descriptions of all keys of the user.
@@ -34,7 +34,7 @@ _IN_SYS = (
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
 )
-# These have nothing to hide, and change with every service and container.
+# Control groups have nothing to hide, and change with every service and container.
 _NEVER_CLOSED = ("/sys/fs/cgroup",)
 # Depends on the network namespace: a private one has other entries, and nothing to hide.
 _NETWORK = "/proc/sys/net/"

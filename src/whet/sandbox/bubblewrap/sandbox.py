@@ -15,12 +15,26 @@ from pathlib import Path
 from typing import ClassVar, Self, TypeAlias
 
 from whet.errors import AgentNotFound, SandboxError
-from whet.ground.ceilings import Hold, disk_of, holding
-from whet.ground.mounts import private_mounts
-from whet.ground.sandbox import Availability, Boundary, Command, Ended, Inlet, Sink, Talk, find_program, is_there
-from whet.ground.seccomp import as_file, refused_calls
-from whet.ground.shown import READ_ONLY, hidden, shown, system, temporary, toolchains
-from whet.ground.wardens import end_all
+from whet.sandbox.bubblewrap._visible import READ_ONLY, hidden, shown, system, temporary, toolchains
+from whet.sandbox.bubblewrap.seccomp import as_file, refused_calls
+from whet.sandbox.contract import (
+    Availability,
+    Boundary,
+    Command,
+    Ended,
+    Inlet,
+    Sandbox,
+    Sink,
+    Talk,
+    find_program,
+    is_there,
+)
+from whet.sandbox.gateway_port import PortHandover
+from whet.sandbox.limits import Hold, disk_of, holding
+from whet.sandbox.process.output import OutputHead
+from whet.sandbox.process.pool import end_all
+from whet.sandbox.process.run import open_process, run_process
+from whet.workspace.mounts import private_mounts
 
 _INNER_USER = "1000"
 _PROBE_TIMEOUT_S = 10
@@ -37,7 +51,7 @@ _EXIT = b'"exit-code"'
 _MOUNTS_HINT = "add its folder to `mounts` of this runner, or use --sandbox local"
 
 
-class BubblewrapSandbox:
+class BubblewrapSandbox(Sandbox):
     """Runs each command in its own namespace: processes that leave the process group still die with it."""
 
     name = "bubblewrap"
@@ -80,11 +94,8 @@ class BubblewrapSandbox:
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command*; see `Sandbox.run`."""
-        # Only here and below: availability is asked before the event loop is imported.
-        from whet.ground.process import run_process  # noqa: PLC0415
-
         program = find_program(command)
-        said = _Beginning(stderr)
+        said = OutputHead(stderr)
         with holding(boundary.ceilings, timeout_s) as hold, _Status(boundary.inlet) as status:
             outer = self._outer(command, boundary, program, status, hold)
             ended = await run_process(
@@ -103,10 +114,8 @@ class BubblewrapSandbox:
     @asynccontextmanager
     async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
         """Keep *command* running; see `Sandbox.open`."""
-        from whet.ground.process import open_process  # noqa: PLC0415
-
         program = find_program(command)
-        said = _Beginning(stderr)
+        said = OutputHead(stderr)
         with holding(boundary.ceilings, None) as hold, _Status(boundary.inlet) as status:
             outer = self._outer(command, boundary, program, status, hold)
             async with open_process(
@@ -133,13 +142,13 @@ class BubblewrapSandbox:
             *READ_ONLY,
             *("--chdir", str(command.cwd)),
             *status.arguments,
-            *("--", *status.doorway.argv(program, command.argv[1:], command.env)),
+            *("--", *status.port_handover.argv(program, command.argv[1:], command.env)),
         )
         # Give the environment to bwrap itself: with --clearenv, ours would be readable in /proc/1/environ.
         return Command(argv=hold.argv(argv), env=command.env, cwd=Path("/"), stdin=command.stdin)
 
     async def close(self) -> None:
-        """End the wardens."""
+        """End the supervisors."""
         await end_all()
 
 
@@ -166,12 +175,10 @@ class _Status:
     """The pipe on which bubblewrap reports its start, the file with the seccomp filter, and the way to an inlet."""
 
     def __init__(self, inlet: Inlet | None) -> None:
-        from whet.ground.inlet import Doorway  # noqa: PLC0415 - as above
-
-        self.doorway = Doorway(inlet)
+        self.port_handover = PortHandover(inlet)
 
     def __enter__(self) -> Self:
-        self.doorway.__enter__()
+        self.port_handover.__enter__()
         self._read, self.write = os.pipe2(os.O_CLOEXEC)
         calls = refused_calls()
         self.inherited: tuple[int, ...] = (self.write,) if calls is None else (self.write, as_file(calls))
@@ -185,12 +192,12 @@ class _Status:
 
     @property
     def passed_on(self) -> tuple[int, ...]:
-        """All that bubblewrap inherits."""
-        return (*self.inherited, *self.doorway.inherited)
+        """All descriptors that bubblewrap inherits."""
+        return (*self.inherited, *self.port_handover.inherited)
 
     def close_write(self) -> None:
         """Close our copies of what bubblewrap has inherited, so that the pipe can end."""
-        self.doorway.close_theirs()
+        self.port_handover.close_theirs()
         if self._inherited_open:
             for fd in self.inherited:
                 os.close(fd)
@@ -217,30 +224,13 @@ class _Status:
 
     def __exit__(self, *_: object) -> None:
         self.close_write()
-        self.doorway.__exit__()
+        self.port_handover.__exit__()
         os.close(self._read)
-
-
-class _Beginning:
-    """A sink that passes everything on and remembers the beginning."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._kept = b""
-
-    def __call__(self, chunk: bytes) -> None:
-        if len(self._kept) < 1000:  # noqa: PLR2004 - a message of bubblewrap is one line
-            self._kept += chunk[:1000]
-        self._sink(chunk)
-
-    @property
-    def text(self) -> str:
-        return self._kept.decode(errors="replace").strip()
 
 
 def _raise_for_setup(status: _Status, said: str, program: str) -> None:
     """Raise if bubblewrap itself failed; the command may print the same text, so look at the status first."""
-    status.doorway.raise_for_trouble(program)
+    status.port_handover.raise_for_trouble(program)
     if status.ran:
         return
     if said.startswith("bwrap: execvp"):

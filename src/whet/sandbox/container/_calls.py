@@ -15,9 +15,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from whet.ground.engine import Engine
-from whet.ground.marks import handing_over
-from whet.ground.seccomp import AS_OWNER, MAKES_A_FILE, MODES, OPENED
+from whet.sandbox.bubblewrap.seccomp import AS_OWNER, MAKES_A_FILE, MODES, OPENED
+from whet.sandbox.container.leftovers import handing_over
+from whet.sandbox.engine import Engine
 
 # Where podman finds its own filter; docker has it inside.
 _PROFILES = ("/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json")

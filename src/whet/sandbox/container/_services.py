@@ -12,7 +12,7 @@ import time
 from typing import NamedTuple
 
 from whet.errors import SandboxError
-from whet.ground.descent import is_running, members, signal_all
+from whet.sandbox.process.procfs import is_running, members, signal_all
 
 # What may be running at an end, and how long the first process of a container may take to reap the dead;
 # not every image has one that does.
@@ -26,10 +26,10 @@ _PAUSE_S = 0.005
 _PARENT, _BEGAN, _STACK, _ARGUMENTS = 1, 19, 25, 45
 
 
-class _Look(NamedTuple):
+class _ProcessIdentity(NamedTuple):
     """A process: its parent, when it began, its program, and where that is in memory, which differs at each start.
 
-    The program is the device and number of its file; None if the kernel tells nobody, or not us.
+    The program is the device and number of its file; None if the kernel does not show it to us.
     """
 
     parent: int
@@ -87,11 +87,11 @@ class Services:
             found[pid] = look is not None and (self._was_there(pid, look) or self._is_fork(look, found))
         return found[pid]
 
-    def _was_there(self, pid: int, look: _Look) -> bool:
+    def _was_there(self, pid: int, look: _ProcessIdentity) -> bool:
         known = self._known.get(pid)
         return known is not None and (known.began, known.layout) == (look.began, look.layout)
 
-    def _is_fork(self, look: _Look, found: dict[int, bool]) -> bool:
+    def _is_fork(self, look: _ProcessIdentity, found: dict[int, bool]) -> bool:
         """Return whether it still is the program of a service that forked it: nothing was loaded since."""
         # The first process of a container gets every orphan, so that being its child says nothing.
         if look.parent == self._first:
@@ -110,19 +110,19 @@ class Services:
             self._known.pop(pid, None)
 
 
-def _look_at(pid: int) -> _Look | None:
+def _look_at(pid: int) -> _ProcessIdentity | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - there are many
-            told = file.read().rpartition(b")")[2].split()
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            values = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    numbers = [int(told[place]) for place in (_PARENT, _BEGAN, _STACK, _ARGUMENTS)]
-    return _Look(numbers[0], numbers[1], (numbers[2], numbers[3]), _program_of(pid))
+    numbers = [int(values[place]) for place in (_PARENT, _BEGAN, _STACK, _ARGUMENTS)]
+    return _ProcessIdentity(numbers[0], numbers[1], (numbers[2], numbers[3]), _program_of(pid))
 
 
 def _program_of(pid: int) -> tuple[int, int] | None:
     try:
-        file = os.stat(f"/proc/{pid}/exe")  # noqa: PTH116 - as above
+        file = os.stat(f"/proc/{pid}/exe")
     except OSError:
         return None
     return file.st_dev, file.st_ino

@@ -12,12 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import anyio.to_thread
+from msgspec import Struct
 
-from whet.dataclass import dataclass
 from whet.errors import AgentNotFound
-from whet.ground.engine import OWNER_LABEL, Engine, Said
-from whet.ground.marks import this_process
-from whet.ground.sandbox import Command, InImage, find_program
+from whet.sandbox.container.leftovers import this_process
+from whet.sandbox.contract import Command, InImage, find_program
+from whet.sandbox.engine import OWNER_LABEL, Engine, EngineAnswer
 
 # Where the program, and the Node that it needs, are inside.
 PLACE = Path("/opt/whet")
@@ -27,8 +27,7 @@ _ELF = b"\x7fELF"
 _LDD_S = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class CarriedCommand(Struct, frozen=True, kw_only=True):
     """A command as a container starts it, and what is mounted for it: (path inside, path of this machine)."""
 
     argv: tuple[str, ...]
@@ -36,25 +35,24 @@ class Carried:
     mounts: tuple[tuple[Path, Path], ...] = ()
 
 
-async def carry(command: Command, place: InImage) -> Carried:
+async def carry(command: Command, place: InImage) -> CarriedCommand:
     """Return *command* for a container: with its program mounted, if that is of this machine."""
     if command.argv[0] == sys.executable:
         # Python is that of the image: ours may be anywhere, and its libraries with it.
-        return Carried(argv=("python3", *command.argv[1:]), env=command.env)
+        return CarriedCommand(argv=("python3", *command.argv[1:]), env=command.env)
     return await anyio.to_thread.run_sync(_carried, command, place)
 
 
-def _carried(command: Command, place: InImage) -> Carried:
+def _carried(command: Command, place: InImage) -> CarriedCommand:
     engine, found = Engine(place.engine), _of_host(command, place)
     if found is None:
-        return Carried(argv=command.argv, env=command.env)
+        return CarriedCommand(argv=command.argv, env=command.env)
     carried = brought(Path(found), command.env, engine, place.image)
     there = carried.packages | carried.libraries
-    return Carried(argv=(*carried.start, *command.argv[1:]), env=command.env, mounts=tuple(there.items()))
+    return CarriedCommand(argv=(*carried.start, *command.argv[1:]), env=command.env, mounts=tuple(there.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class Brought:
+class HostProgram(Struct, frozen=True):
     """What a program of this machine takes to run in an image: by path inside, what is mounted there."""
 
     start: tuple[str, ...]
@@ -62,7 +60,7 @@ class Brought:
     libraries: dict[Path, Path]
 
 
-def brought(found: Path, env: Mapping[str, str], engine: Engine, image: str) -> Brought:
+def brought(found: Path, env: Mapping[str, str], engine: Engine, image: str) -> HostProgram:
     """Return what to mount so that the program at *found* runs in containers of *image*."""
     program = found.resolve()
     folder, inside = _whole(program)
@@ -73,7 +71,7 @@ def brought(found: Path, env: Mapping[str, str], engine: Engine, image: str) -> 
         place = PLACE / "node" / "bin" / "node"
         packages[place] = binary = node
         start = (str(place), *start)
-    return Brought(start, packages, missing_libraries(binary, engine, image))
+    return HostProgram(start, packages, missing_libraries(binary, engine, image))
 
 
 def _of_host(command: Command, place: InImage) -> str | None:
@@ -185,7 +183,7 @@ def has_program(program: str, image: str, name: str) -> bool:
     return ask_image(Engine(program), image, 'command -v "$1"', name).ok
 
 
-def ask_image(engine: Engine, image: str, script: str, *args: str) -> Said:
+def ask_image(engine: Engine, image: str, script: str, *args: str) -> EngineAnswer:
     """Return what a line of shell says in a container of *image*."""
     name = f"whet-{secrets.token_hex(8)}"
     said = engine.ask(
@@ -194,6 +192,6 @@ def ask_image(engine: Engine, image: str, script: str, *args: str) -> Said:
         *("--entrypoint", "/bin/sh", image, "-c", script, "sh", *args),
     )
     if said.code is None:
-        # It took too long: the shell of an image may be anything.
+        # The container took too long: the shell of an image may be anything.
         engine.ask("rm", "--force", "--volumes", name)
     return said

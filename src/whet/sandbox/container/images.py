@@ -9,18 +9,17 @@ import stat
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import field
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
 
-from whet.dataclass import dataclass
 from whet.errors import ImageError, ImageMissing
-from whet.ground.engine import IMAGE_LABEL, Engine, Said
-from whet.ground.marks import handing_over, state_folder
-from whet.ground.process import run_process
 from whet.model.task import ImageSpec, is_image_name
+from whet.sandbox.container.leftovers import handing_over, state_folder
+from whet.sandbox.engine import IMAGE_LABEL, Engine, EngineAnswer
+from whet.sandbox.process.run import run_process
 
 _TAG = "localhost/whet"
 _HASH_SHOWN = 24
@@ -29,8 +28,7 @@ _DOCKERFILE = "Dockerfile"
 _PULL_S = 3600.0
 
 
-@dataclass(slots=True)
-class Images:
+class Images(Struct):
     """The images of one run; trials that need the same image wait for one build.
 
     `keep` puts the log of a build into the record, under the name of the image.
@@ -111,7 +109,7 @@ class Images:
         """The options of this engine: podman may have no network but ours, and docker keeps steps that fail."""
         return ("--network", "host") if self.engine.is_podman else ("--force-rm",)
 
-    async def _call(self, *args: str, timeout_s: float = 120.0) -> Said:
+    async def _call(self, *args: str, timeout_s: float = 120.0) -> EngineAnswer:
         return await self.engine.call(*args, timeout_s=timeout_s)
 
 

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Self
 
 from whet.errors import SandboxError
-from whet.ground.copying import remove_tree
-from whet.ground.descent import all_processes, is_running
-from whet.ground.engine import Engine
+from whet.sandbox.engine import Engine
+from whet.sandbox.process.pool import reaper
+from whet.sandbox.process.procfs import all_processes, is_running
+from whet.workspace.copy import remove_tree
 
 _PATIENCE_S = 5.0
 _MARKS, _PAUSES, _HANDED = "containers", "pauses", "handed"
@@ -108,8 +109,6 @@ def _begin_pause(engine: Engine) -> None:
     """Let podman start its pause process, and note that it is ours to end; one that is there already is not."""
     if not engine.is_rootless:
         return
-    # Only here: most runs have none.
-    from whet.ground.wardens import reaper  # noqa: PLC0415
 
     with _alone():
         if _pauses():

@@ -6,25 +6,37 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
-from whet.dataclass import dataclass
 from whet.errors import AgentError, AgentNotStarted, SandboxError, UsageError
-from whet.ground.carried import Carried, carry, has_program
-from whet.ground.ceilings import disk_of
-from whet.ground.container_calls import filter_options, holds_modes
-from whet.ground.copying import drop_privileges
-from whet.ground.engine import Engine, engine_state
-from whet.ground.inlet import network_of
-from whet.ground.marks import handing_over
-from whet.ground.process import open_process, run_process
-from whet.ground.sandbox import Availability, Boundary, Command, Ended, InImage, Sink, Talk, is_there, no_program
-from whet.ground.wardens import end_all
 from whet.model.suite import Ceilings
+from whet.sandbox.container._calls import filter_options, holds_modes
+from whet.sandbox.container.host_programs import CarriedCommand, carry, has_program
+from whet.sandbox.container.leftovers import handing_over
+from whet.sandbox.contract import (
+    Availability,
+    Boundary,
+    Command,
+    Ended,
+    InImage,
+    Sandbox,
+    Sink,
+    Talk,
+    is_there,
+    no_program,
+)
+from whet.sandbox.engine import Engine, engine_state
+from whet.sandbox.gateway_port import network_of
+from whet.sandbox.limits import disk_of
+from whet.sandbox.process.output import OutputHead
+from whet.sandbox.process.pool import end_all
+from whet.sandbox.process.run import open_process, run_process
+from whet.workspace.copy import drop_privileges
 
 # How both engines say that it was not the command that failed.
 _OF_ENGINE, _NOT_EXECUTABLE, _NOT_THERE = 125, 126, 127
@@ -32,15 +44,15 @@ _KILLED, _TERMINATED = 137, 143
 # How the first process of a container says that it could not start the command.
 _INIT_SAYS = ("ERROR (catatonit", "[FATAL tini")
 _OF_INIT = (1, _NOT_EXECUTABLE, _NOT_THERE)
-_KEPT = 2000
 
 
-class ContainerSandbox:
+class ContainerSandbox(Sandbox):
     """Runs each command in a new container and removes it; the file system of the image is read-only."""
 
     name = "container"
     holds_network = True
     has_inlets = True
+    in_image = True
 
     @classmethod
     def availability(cls) -> Availability:
@@ -59,7 +71,7 @@ class ContainerSandbox:
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Run *command*; see `Sandbox.run`."""
-        said = Beginning(stderr)
+        said = OutputHead(stderr)
         async with self._container(command, boundary) as (outer, container):
             disk = disk_of(boundary)
             ended = await run_process(outer, timeout_s=timeout_s, stdout=stdout, stderr=said, disk=disk)
@@ -68,12 +80,12 @@ class ContainerSandbox:
     @asynccontextmanager
     async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
         """Keep *command* running; see `Sandbox.open`."""
-        said = Beginning(stderr)
+        said = OutputHead(stderr)
         async with self._container(command, boundary) as (outer, container):
             try:
                 async with open_process(outer, stdout=stdout, stderr=said, disk=disk_of(boundary)) as talk:
                     if not container.engine.is_podman:
-                        # Its processes are not below ours.
+                        # The processes of other engines are not below ours.
                         talk.paused = container.paused  # type: ignore[method-assign]
                     yield talk
             except BrokenPipeError:
@@ -114,12 +126,11 @@ class ContainerSandbox:
                         await anyio.to_thread.run_sync(drop_privileges, boundary.writable)
 
     async def close(self) -> None:
-        """End the wardens."""
+        """End the supervisors."""
         await end_all()
 
 
-@dataclass(frozen=True, slots=True)
-class _Container:
+class _Container(Struct, frozen=True):
     """A container, and why it ended."""
 
     engine: Engine
@@ -156,7 +167,7 @@ class _Container:
             if state.get("OOMKilled"):
                 return replace(ended, reached=f"{ceilings.memory_mb:,} MB of memory")
         if ended.exit_code in _OF_INIT and said.startswith(_INIT_SAYS):
-            # These words can be the command's own too, so look for the program.
+            # Such words can be the command's own too, so look for the program.
             await anyio.to_thread.run_sync(self._look_for, program)
         return ended
 
@@ -189,25 +200,6 @@ def refusal(code: int | None, program: str, said: str) -> AgentError | SandboxEr
     return SandboxError(f"the container did not start: {why}")
 
 
-class Beginning:
-    """A sink that passes everything on and remembers the beginning."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._kept = b""
-
-    def __call__(self, chunk: bytes) -> None:
-        """Pass on *chunk*."""
-        if len(self._kept) < _KEPT:
-            self._kept += chunk[:_KEPT]
-        self._sink(chunk)
-
-    @property
-    def text(self) -> str:
-        """What was said first."""
-        return self._kept.decode(errors="replace").strip()
-
-
 def new_name() -> str:
     """Return a name for a container."""
     return f"whet-{secrets.token_hex(8)}"
@@ -237,7 +229,7 @@ def limits(ceilings: Ceilings) -> Iterator[str]:
         yield from ("--cpus", f"{ceilings.cpus:g}")
 
 
-def mounts(boundary: Boundary, carried: Carried, engine: Engine) -> Iterator[str]:
+def mounts(boundary: Boundary, carried: CarriedCommand, engine: Engine) -> Iterator[str]:
     """Yield the options for what is visible, outer folders first."""
     for folder in ("/tmp", "/var/tmp", "/run"):  # noqa: S108 - inside of the container
         yield from ("--tmpfs", f"{folder}:rw,exec,mode=1777,size={boundary.ceilings.in_memory_mb}m")
@@ -276,7 +268,7 @@ def bound(path: Path, inside: Path, mode: str) -> tuple[str, ...]:
     return ("--volume", f"{path}:{inside}:{mode}")
 
 
-def inner_env(carried: Carried) -> dict[str, str]:
+def inner_env(carried: CarriedCommand) -> dict[str, str]:
     """Return the variables of a command, with the PATH of the image unless somebody chose another."""
     env = dict(carried.env)
     if env.get("PATH") == os.environ.get("PATH"):

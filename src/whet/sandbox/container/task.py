@@ -1,7 +1,8 @@
 """The container of a task: one for a whole attempt, in which the agent works and the verifier decides afterwards.
 
-It is a sandbox: each command is executed in it. It starts with the first one, because only then it is known what to
-mount. Everything that the agent started ends before anything else is executed, and `/tests` is empty until then.
+The container is a sandbox: each command is executed in it. It starts with the first one, because only then it is known
+what to mount. Everything that the agent started ends before anything else is executed, and `/tests` is empty until
+then.
 """
 
 from __future__ import annotations
@@ -13,30 +14,40 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from whet.dataclass import dataclass
 from whet.errors import EnvironmentFailed, SandboxError
-from whet.ground.carried import PLACE, Carried, carry, has_program
-from whet.ground.container import Beginning, bound, env_options, inner_env, limits, new_name, of_lines, refusal, streams
-from whet.ground.copying import remove_tree
-from whet.ground.descent import members, space_of
-from whet.ground.disk import NOTHING, Disk
-from whet.ground.engine import LEFT_LABEL, Engine
-from whet.ground.inlet import opened
-from whet.ground.process import open_process, run_process
-from whet.ground.runtime import RunningContainer
-from whet.ground.sandbox import Availability, Boundary, Command, Ended, InImage, Inlet, Sink, Talk, is_there
-from whet.ground.services import Services
-from whet.ground.task_environment import ceilings_of, from_host
-from whet.ground.wardens import end_all
 from whet.model.suite import MOST_FILES, Ceilings
 from whet.model.task import Healthcheck, TaskEnvironment, TaskStep
+from whet.sandbox.container._runtime import RunningContainer, mark_options
+from whet.sandbox.container._services import Services
+from whet.sandbox.container.environment import ceilings_of, from_host
+from whet.sandbox.container.host_programs import PLACE, CarriedCommand, carry, has_program
+from whet.sandbox.container.sandbox import (
+    bound,
+    env_options,
+    inner_env,
+    limits,
+    new_name,
+    of_lines,
+    refusal,
+    streams,
+)
+from whet.sandbox.contract import Availability, Boundary, Command, Ended, InImage, Inlet, Sink, Talk, is_there
+from whet.sandbox.engine import LEFT_LABEL, Engine
+from whet.sandbox.gateway_port import opened
+from whet.sandbox.process.disk import NOTHING, Disk
+from whet.sandbox.process.output import OutputHead
+from whet.sandbox.process.pool import end_all
+from whet.sandbox.process.procfs import members, space_of
+from whet.sandbox.process.run import open_process, run_process
+from whet.workspace.copy import remove_tree
 
 TESTS, LOGS = Path("/tests"), Path("/logs")
 _PARTS = ("agent", "verifier", "artifacts")
@@ -54,13 +65,13 @@ async def workdir_of(engine: Engine, image: str) -> str:
     return (await engine.call("image", "inspect", "--format", "{{.Config.WorkingDir}}", image)).out.strip() or "/"
 
 
-@dataclass(slots=True, eq=False)
-class TaskContainer:
+class TaskContainer(Struct, eq=False):
     """The sandbox of one attempt; `folder` is its place on this machine, for what both sides see."""
 
     name = "container"
     holds_network = True
     has_inlets = True
+    in_image = True
 
     place: InImage
     environment: TaskEnvironment
@@ -80,7 +91,7 @@ class TaskContainer:
     _next: TaskStep | None = None
     # The home and the temporary folder that it was started with, if that was before its trial began.
     homes: tuple[Path, Path] | None = None
-    _started_with: tuple[Boundary, Carried] | None = None
+    _started_with: tuple[Boundary, CarriedCommand] | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _name: str | None = None
     _first: int = 0
@@ -91,7 +102,7 @@ class TaskContainer:
 
     @classmethod
     def availability(cls) -> Availability:
-        """Return that it can be used: the engine was asked before."""
+        """Return that the sandbox can be used: the engine was asked before."""
         return Availability(usable=True)
 
     @property
@@ -110,7 +121,7 @@ class TaskContainer:
 
     async def run(self, command: Command, boundary: Boundary, *, timeout_s: float, stdout: Sink, stderr: Sink) -> Ended:
         """Execute *command* in the container; afterwards nothing that it started is left, unless services are kept."""
-        said = Beginning(stderr)
+        said = OutputHead(stderr)
         async with self._executing(command, boundary) as (outer, program):
             ended = await run_process(outer, timeout_s=timeout_s, stdout=stdout, stderr=said, disk=self._disk)
         return self._explained(ended, said.text, program)
@@ -118,7 +129,7 @@ class TaskContainer:
     @asynccontextmanager
     async def open(self, command: Command, boundary: Boundary, *, stdout: Sink, stderr: Sink) -> AsyncIterator[Talk]:
         """Keep *command* running; see `Sandbox.open`."""
-        said = Beginning(stderr)
+        said = OutputHead(stderr)
         async with (
             self._executing(command, boundary) as (outer, program),
             open_process(outer, stdout=stdout, stderr=said, disk=self._disk) as talk,
@@ -159,7 +170,9 @@ class TaskContainer:
     def _exec(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, user: str | None) -> Iterator[Command]:
         """Yield the call that executes *argv* in the container."""
         if self._running is not None and self._running.takes(user):
-            with self._running.executing(argv, env, cwd, user) as given:
+            # Services are what ran before the agent.
+            is_environment = self._services is None
+            with self._running.executing(argv, env, cwd, user, is_environment=is_environment) as given:
                 yield replace(self.engine.command(), argv=given)
             return
         who = () if user is None else ("--user", user)
@@ -175,9 +188,9 @@ class TaskContainer:
                 raise refusal(_NOT_THERE, program, said)
         return ended
 
-    async def _start(self, boundary: Boundary, carried: Carried) -> None:
+    async def _start(self, boundary: Boundary, carried: CarriedCommand) -> None:
         """Start the container, wait until it stays, and wait until its environment is healthy."""
-        name, token, heard = new_name(), secrets.token_hex(8), _Heard()
+        name, token, heard = new_name(), secrets.token_hex(8), _WordListener()
         self._started_with = (boundary, carried)
         await anyio.to_thread.run_sync(self._make_folders)
         shown = tuple(self._shown(boundary, carried))
@@ -186,6 +199,7 @@ class TaskContainer:
             *("run", "--interactive", "--pull", "never", "--name", name, *self.place.labels, *self.engine.init),
             *("--cidfile", str(self.folder / "id")),
             *(*streams(self.engine), "--network", "host" if self.network else "none", *limits(self.ceilings)),
+            *mark_options(self.engine),
             *(option for options in shown for option in options),
         )
         heard.wanted = token.encode()
@@ -231,7 +245,7 @@ class TaskContainer:
 
     async def _disk_of(self, name: str, boundary: Boundary) -> Disk:
         """Return what the container may write: into its layer, its logs and what is mounted, all of it new."""
-        folders = (self.folder / "logs", *boundary.writable)
+        folders = (self.folder / "logs", *boundary.writable, *await self.engine.own_files(name))
         written = None if self._running is None else self._running.layer
         if written is None and not self.engine.is_podman and os.geteuid() == 0:
             written = Path(await self.engine.inspected(name, "{{.GraphDriver.Data.UpperDir}}"))
@@ -253,7 +267,7 @@ class TaskContainer:
             # The user of the image may be anybody.
             folder.chmod(0o777)
 
-    def _shown(self, boundary: Boundary, carried: Carried) -> Iterator[tuple[str, ...]]:
+    def _shown(self, boundary: Boundary, carried: CarriedCommand) -> Iterator[tuple[str, ...]]:
         if self.shows_tests:
             yield bound(self.tests, TESTS, "ro")
         for part in _PARTS:
@@ -319,7 +333,7 @@ class TaskContainer:
     async def begin(self, boundary: Boundary | None = None) -> None:
         """Start the container now, if no command has done so."""
         if self._name is None:
-            await self._start(boundary or Boundary(writable=()), Carried(argv=("sh",), env={}))
+            await self._start(boundary or Boundary(writable=()), CarriedCommand(argv=("sh",), env={}))
 
     async def put(self, source: Path, inside: str) -> None:
         """Copy what is in the folder *source* to the folder *inside*."""
@@ -422,7 +436,7 @@ class TaskContainer:
             await anyio.to_thread.run_sync(remove_tree, self.folder)
 
     async def close(self) -> None:
-        """End the wardens."""
+        """End the supervisors."""
         await end_all()
 
 
@@ -440,7 +454,7 @@ def _is_ours(first: int, token: str) -> bool:
         return False
 
 
-class _Heard:
+class _WordListener:
     """A sink that waits for a word."""
 
     def __init__(self) -> None:
@@ -459,7 +473,7 @@ class _Heard:
         return self._kept.decode(errors="replace").strip()
 
 
-async def _until(heard: _Heard, talk: Talk) -> None:
+async def _until(heard: _WordListener, talk: Talk) -> None:
     """Wait until the container stays; raises if it ends, or says nothing for too long."""
 
     async def over(scope: anyio.CancelScope) -> None:

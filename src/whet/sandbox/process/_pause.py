@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from whet.errors import WorkspaceSpoiled
-from whet.ground.descent import signal_all, state_of
+from whet.sandbox.process.procfs import signal_all, state_of
 
 # One that waits in the kernel is not stopped before it comes back, and does nothing of its own until then.
 _STILL = "TtZXD"
@@ -81,12 +81,12 @@ def _count_switches(pid: int) -> int:
     """Return how often the threads of a process got the processor, all together."""
     total = 0
     try:
-        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - there are many
+        threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return 0
     for thread in threads:
         try:
-            with open(f"/proc/{pid}/task/{thread}/status", "rb") as file:  # noqa: PTH123 - as above
+            with open(f"/proc/{pid}/task/{thread}/status", "rb") as file:
                 total += sum(int(line.split()[1]) for line in file if line.startswith(_SWITCHES))
         except OSError:
             continue

@@ -13,14 +13,15 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from whet.dataclass import dataclass
-from whet.ground.mounts import mounted
+from msgspec import Struct
+from msgspec.structs import replace
+
 from whet.model.suite import Ceilings
+from whet.workspace.mounts import mounted
 
 Controller = Literal["memory", "pids", "cpu"]
 CONTROLLERS: tuple[Controller, ...] = ("memory", "pids", "cpu")
@@ -33,8 +34,7 @@ _PATIENCE_S = 0.2
 _numbers = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class ParentGroup(Struct, frozen=True):
     """A group below which we can make ours, for these controllers."""
 
     folder: Path
@@ -42,12 +42,12 @@ class Place:
     unified: bool
 
 
-class Group:
+class ControlGroups:
     """The control groups of one process, a folder in each place; `remove` deletes them."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
+    def __init__(self, places: Iterable[ParentGroup]) -> None:
         name = f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
-        self._made: list[tuple[Place, Path]] = []
+        self._made: list[tuple[ParentGroup, Path]] = []
         try:
             for place in places:
                 folder = place.folder / name
@@ -88,7 +88,7 @@ class Group:
                 time.sleep(0.001)
 
 
-def places(wanted: Ceilings) -> tuple[Place, ...]:
+def places(wanted: Ceilings) -> tuple[ParentGroup, ...]:
     """Return the places for groups with all *wanted* ceilings, or nothing if one cannot be held."""
     most = (wanted.memory_mb, wanted.processes, wanted.cpus)
     asked = [controller for controller, value in zip(CONTROLLERS, most, strict=True) if value is not None]
@@ -101,18 +101,18 @@ def places(wanted: Ceilings) -> tuple[Place, ...]:
 
 
 @lru_cache(maxsize=1)
-def usable_places() -> tuple[Place, ...]:
+def usable_places() -> tuple[ParentGroup, ...]:
     """Try every place once and return those that work; delete what a killed whet left there."""
-    found: list[Place] = []
+    found: list[ParentGroup] = []
     for place in (*_unified_places(), *_separate_places()):
         missing = tuple(name for name in place.controllers if not any(name in other.controllers for other in found))
-        if missing and _holds(candidate := Place(place.folder, missing, place.unified)):
+        if missing and _holds(candidate := ParentGroup(place.folder, missing, place.unified)):
             _sweep(place.folder)
             found.append(candidate)
     return tuple(found)
 
 
-def _unified_places() -> Iterator[Place]:
+def _unified_places() -> Iterator[ParentGroup]:
     """Yield the groups above ours: a group with processes passes no controllers to groups below it."""
     own = _own_groups().get("")
     for mount in mounted():
@@ -123,16 +123,16 @@ def _unified_places() -> Iterator[Place]:
             given = _words(above / "cgroup.subtree_control")
             controllers = tuple(name for name in CONTROLLERS if name in given)
             if controllers and above.is_relative_to(mount.place):
-                yield Place(above, controllers, unified=True)
+                yield ParentGroup(above, controllers, unified=True)
 
 
-def _separate_places() -> Iterator[Place]:
+def _separate_places() -> Iterator[ParentGroup]:
     for mount in mounted():
         if mount.kind == "cgroup":
             for controller in CONTROLLERS:
                 if controller in mount.options:
                     own = _own_groups().get(controller, "/")
-                    yield Place(mount.place / own.lstrip("/"), (controller,), unified=False)
+                    yield ParentGroup(mount.place / own.lstrip("/"), (controller,), unified=False)
 
 
 def _own_groups() -> dict[str, str]:
@@ -144,10 +144,10 @@ def _own_groups() -> dict[str, str]:
     return groups
 
 
-def _holds(place: Place) -> bool:
+def _holds(place: ParentGroup) -> bool:
     """Return whether we can make, limit and join a group there."""
     try:
-        group = Group([place])
+        group = ControlGroups([place])
     except OSError:
         return False
     try:

@@ -13,18 +13,18 @@ import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
-from whet.ground.descent import descendants
-from whet.ground.sandbox import Ended
-from whet.ground.tree import Descent, walk
 from whet.model.suite import Ceilings
+from whet.sandbox.contract import Ended
+from whet.sandbox.process.procfs import descendants
+from whet.workspace.walk import DirectoryWalk, walk
 
 _MB = 1024 * 1024
 _INTERVAL_S = 0.2
@@ -38,17 +38,17 @@ _LEAST = 1024
 _IN_MEMORY = ("/memfd:", "/dev/", "/SYSV")
 
 
-class Usage(NamedTuple):
+class DiskUsage(NamedTuple):
     """An amount of bytes and of files and folders."""
 
     size: float
     files: int
 
-    def __sub__(self, other: Usage) -> Usage:
-        return Usage(self.size - other.size, self.files - other.files)
+    def __sub__(self, other: DiskUsage) -> DiskUsage:
+        return DiskUsage(self.size - other.size, self.files - other.files)
 
 
-NOTHING = Usage(0, 0)
+NOTHING = DiskUsage(0, 0)
 
 
 class Disk:
@@ -65,18 +65,18 @@ class Disk:
         *,
         layer: Callable[[], Awaitable[int]] | None = None,
         at: Path | None = None,
-        before: Usage | None = None,
+        before: DiskUsage | None = None,
         held_by: Callable[[], list[int]] | None = None,
     ) -> None:
         self._ceilings = ceilings
-        self._most = Usage(math.inf if ceilings.disk_mb is None else ceilings.disk_mb * _MB, ceilings.files)
+        self._most = DiskUsage(math.inf if ceilings.disk_mb is None else ceilings.disk_mb * _MB, ceilings.files)
         self._folders, self._layer = folders, layer
         self._places = (*folders, *([at] if at else ()))
         self._before = before
-        # The processes that may hold files, if these are not only those below the warden.
+        # The processes that may hold files, if these are not only those below the supervisor.
         self._held_by = held_by
         self._room = self._most
-        self._free: list[Usage] | None = None
+        self._free: list[DiskUsage] | None = None
         self._looked, self._pause_s = 0.0, _INTERVAL_S
 
     async def begin(self) -> None:
@@ -86,9 +86,9 @@ class Disk:
         if self._before is None:
             self._before = await self._used(0)
 
-    async def watch(self, warden: int, end: Callable[[], object]) -> None:
-        """Look until it is too much, and call *end* then; *warden* is the process above the command."""
-        while not (self._is_due() and await self._is_full(warden)):  # noqa: ASYNC110 - nothing says when
+    async def watch(self, supervisor: int, end: Callable[[], object]) -> None:
+        """Look until it is too much, and call *end* then; *supervisor* is the process above the command."""
+        while not (self._is_due() and await self._is_full(supervisor)):  # noqa: ASYNC110 - nothing says when
             await anyio.sleep(self._pause_s)
         end()
 
@@ -114,18 +114,18 @@ class Disk:
         lost = (before - now for before, now in zip(self._free or (), self._free_now(), strict=False))
         return any(each.size > self._room.size or each.files > self._room.files for each in lost)
 
-    async def _is_full(self, warden: int) -> bool:
+    async def _is_full(self, supervisor: int) -> bool:
         self._note()
-        self._room = self._most - (await self._used(warden) - (self._before or NOTHING))
+        self._room = self._most - (await self._used(supervisor) - (self._before or NOTHING))
         self._pause_s = max(_INTERVAL_S, (time.monotonic() - self._looked) * _TIMES_A_LOOK)
         return min(self._room) < 0
 
-    async def _used(self, warden: int) -> Usage:
-        holders = (self._held_by or partial(descendants, warden)) if warden else list
+    async def _used(self, supervisor: int) -> DiskUsage:
+        holders = (self._held_by or partial(descendants, supervisor)) if supervisor else list
         used = await anyio.to_thread.run_sync(usage_of, self._folders, holders, abandon_on_cancel=True)
         return used._replace(size=used.size + (await self._layer() if self._layer else 0))
 
-    def _free_now(self) -> list[Usage]:
+    def _free_now(self) -> list[DiskUsage]:
         found = []
         for place in self._places:
             try:
@@ -134,7 +134,7 @@ class Disk:
                 # Gone, as if everything were.
                 found.append(NOTHING)
             else:
-                found.append(Usage(state.f_bfree * state.f_frsize, state.f_ffree))
+                found.append(DiskUsage(state.f_bfree * state.f_frsize, state.f_ffree))
         return found
 
 
@@ -143,7 +143,7 @@ def used_by(folders: tuple[Path, ...]) -> int:
     return int(usage_of(folders).size)
 
 
-def usage_of(folders: tuple[Path, ...], holders: Callable[[], list[int]] = list) -> Usage:
+def usage_of(folders: tuple[Path, ...], holders: Callable[[], list[int]] = list) -> DiskUsage:
     """Return what *folders* take, with files that *holders* removed and still hold open."""
     # A file with two names takes its blocks once.
     seen: set[tuple[int, int]] = set()
@@ -153,12 +153,16 @@ def usage_of(folders: tuple[Path, ...], holders: Callable[[], list[int]] = list)
             seen.add((found.st_dev, found.st_ino))
             total += max(found.st_blocks * _BLOCK, _LEAST)
             files += 1
-    return Usage(total, files)
+    return DiskUsage(total, files)
 
 
 def _below(folder: Path) -> Iterator[os.stat_result]:
+    if not folder.is_dir():
+        with suppress(OSError):
+            yield folder.lstat()
+        return
     # What cannot be read now, because it is being moved, can be at the next look.
-    with suppress(OSError), Descent(folder, force=os.geteuid() != 0) as place:
+    with suppress(OSError), DirectoryWalk(folder, force=os.geteuid() != 0) as place:
         yield from (step.stat for step in walk(place) if step.kind != "leave")
 
 
@@ -167,6 +171,6 @@ def _nameless(pids: list[int]) -> Iterator[os.stat_result]:
         with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
                 with suppress(OSError):
-                    name = os.readlink(entry.path)  # noqa: PTH115 - faster, and there are many
+                    name = os.readlink(entry.path)
                     if name.endswith(" (deleted)") and not name.startswith(_IN_MEMORY):
-                        yield os.stat(entry.path)  # noqa: PTH116 - as above
+                        yield os.stat(entry.path)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from whet.ground.sandbox import Ended
+from whet.sandbox.contract import Ended, Sink
 
-TAIL_BYTES = 2000
+HEAD_BYTES = TAIL_BYTES = 2000
 
 
 class BoundedOutput:
@@ -20,6 +20,25 @@ class BoundedOutput:
         self.data += chunk
         if len(self.data) > self._most:
             raise self._too_much
+
+
+class OutputHead:
+    """Passes everything on to another sink, and keeps the beginning: that is where a sandbox says what is wrong."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._data = b""
+
+    def __call__(self, chunk: bytes) -> None:
+        """Take a piece, and pass it on."""
+        if len(self._data) < HEAD_BYTES:
+            self._data += chunk[:HEAD_BYTES]
+        self._sink(chunk)
+
+    @property
+    def text(self) -> str:
+        """The beginning, as text."""
+        return self._data.decode(errors="replace").strip()
 
 
 class OutputTail:

@@ -1,7 +1,8 @@
-"""Start wardens, talk to them and keep them for the next command; end processes that have lost theirs."""
+"""Start supervisors, talk to them and keep them for the next command; end processes that have lost theirs."""
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import marshal
@@ -19,9 +20,9 @@ from pathlib import Path
 import anyio
 
 from whet.errors import SandboxError
-from whet.ground.descent import all_processes, children, descendants, signal_all
-from whet.ground.sandbox import Command
-from whet.ground.warden import IDS, RUN
+from whet.sandbox.contract import Command
+from whet.sandbox.process.procfs import all_processes, children, descendants, signal_all
+from whet.sandbox.process.supervisor import IDS, RUN
 
 _PAUSE_S = 0.002
 _PATIENCE_S = 10.0
@@ -48,7 +49,7 @@ class Reaper:
         self._known.discard(pid)
 
     async def end_strays(self) -> None:
-        """Kill processes that have lost their warden, and return when they are dead."""
+        """Kill processes that have lost their supervisor, and return when they are dead."""
         deadline = time.monotonic() + _PATIENCE_S
         while strays := self._strays():
             for pid in strays:
@@ -102,19 +103,19 @@ reaper = Reaper()
 
 
 # The folder of whet is the last entry of its path, after the standard library only: an agent cannot plant a module.
-_NURSERY = (
+_FORK_SERVER = (
     "import sys; sys.path.append(sys.argv[3]); "
-    "from whet.ground.warden import be_nursery; be_nursery(*map(int, sys.argv[1:3]))"
+    "from whet.sandbox.process.supervisor import serve_forks; serve_forks(*map(int, sys.argv[1:3]))"
 )
 _WORD = 65536
 
 
-class Warden:
-    """Our end of the connection to one warden."""
+class SupervisorConnection:
+    """Our end of the connection to one supervisor."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        # Its process id, and that of the guard above it.
+        # The process ids of the supervisor and of the watchdog above it.
         self._ids: tuple[int, ...] = ()
         # Pidfds of both, because a process id can be used again.
         self._processes: list[int] = []
@@ -122,14 +123,11 @@ class Warden:
 
     @property
     def pid(self) -> int:
-        """Its process id: its command and all that this starts descend from it."""
+        """The supervisor's process id: its command and all that the command starts descend from it."""
         return self._ids[0] if self._ids else 0
 
     async def greet(self) -> bool:
         """Receive its process ids; return whether it is alive."""
-        # Only here: the nursery starts before there is an event loop, and while asyncio is imported.
-        import asyncio  # noqa: PLC0415
-
         try:
             said = await asyncio.get_running_loop().sock_recv(self._sock, _WORD)
         except OSError:
@@ -166,7 +164,7 @@ class Warden:
             os.close(request)
 
     def say(self, word: bytes) -> None:
-        """Send a message; `hear` notices if the warden is gone."""
+        """Send a message; `hear` notices if the supervisor is gone."""
         with contextlib.suppress(OSError):
             self._sock.send(word)
 
@@ -189,7 +187,7 @@ class Warden:
             return b""
 
     def close(self) -> None:
-        """Close the connection: the warden ends everything below it, and itself."""
+        """Close the connection: the supervisor ends everything below it, and itself."""
         self._sock.close()
         for process in self._processes:
             os.close(process)
@@ -198,11 +196,11 @@ class Warden:
             reaper.release(pid)
 
     def kill(self) -> None:
-        """Kill a warden that does not answer; its guard ends the processes below it."""
+        """Kill a supervisor that does not answer; its watchdog ends the processes below it."""
         self._signal(signal.SIGKILL)
 
     async def gone(self) -> None:
-        """Wait until it and its guard are dead: the one ends what is left when the other was killed."""
+        """Wait until it and its watchdog are dead: the one ends what is left when the other was killed."""
         with anyio.move_on_after(_PATIENCE_S):
             for process in self._processes:
                 await anyio.wait_readable(process)
@@ -218,7 +216,7 @@ def _plain(
 
 
 def _view_of_mounts() -> int:
-    return os.stat("/proc/self/ns/mnt").st_ino  # noqa: PTH116 - before every command
+    return os.stat("/proc/self/ns/mnt").st_ino
 
 
 def _unlimit(pid: int) -> None:
@@ -228,73 +226,75 @@ def _unlimit(pid: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_DATA, (hard, hard))
 
 
-class Wardens:
-    """All wardens, one for each command that runs now; starts their nursery with the first."""
+class SupervisorPool:
+    """All supervisors, one for each command that runs now; starts their fork server with the first."""
 
     def __init__(self) -> None:
-        self._nursery: subprocess.Popen[bytes] | None = None
+        self._fork_server: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
-        self._idle: list[Warden] = []
+        self._idle: list[SupervisorConnection] = []
         self._busy = 0
         self._held: tuple[int, ...] = ()
-        # The view of mounts when the nursery was started.
+        # The view of mounts when the fork server was started.
         self._view = 0
 
-    async def take(self) -> Warden:
-        """Return an idle warden, or a new one."""
-        if self._nursery is not None and self._view != _view_of_mounts():
-            # Its wardens would not see what we mount.
+    async def take(self) -> SupervisorConnection:
+        """Return an idle supervisor, or a new one."""
+        if self._fork_server is not None and self._view != _view_of_mounts():
+            # Supervisors of that fork server would not see what we mount.
             self.close()
         self._busy += 1
         while self._idle:
-            warden = self._idle.pop()
-            if warden.is_idle():
-                return warden
+            supervisor = self._idle.pop()
+            if supervisor.is_idle():
+                return supervisor
             # Something ended it while it was idle.
-            warden.close()
+            supervisor.close()
         for _ in range(2):
-            warden = Warden(self._ask_for_one())
+            supervisor = SupervisorConnection(self._ask_for_one())
             try:
-                if await warden.greet():
-                    return warden
+                if await supervisor.greet():
+                    return supervisor
             except BaseException:
-                warden.close()
+                supervisor.close()
                 raise
-            warden.close()
-            self._drop_nursery()
+            supervisor.close()
+            self._drop_fork_server()
         raise SandboxError("the process that watches over commands does not start")
 
-    def give_back(self, warden: Warden) -> None:
-        """Keep a warden with nothing below it for the next command."""
+    def give_back(self, supervisor: SupervisorConnection) -> None:
+        """Keep a supervisor with nothing below it for the next command."""
         self._busy -= 1
-        self._idle.append(warden)
+        self._idle.append(supervisor)
 
     @property
-    def settled(self) -> bool:
-        """Whether every warden was given back, so that no command runs."""
+    def all_idle(self) -> bool:
+        """Whether every supervisor was given back, so that no command runs."""
         return self._busy == 0
 
     def lend(self) -> int:
-        """Return the descriptor with which a worker asks the same nursery for wardens."""
+        """Return the descriptor with which a worker asks the same fork server for supervisors."""
         return self._started().fileno()
 
     def start(self) -> None:
-        """Start the nursery now, so that it is ready when the first command needs it."""
+        """Start the fork server now, so that it is ready when the first command needs it."""
         self._started()
 
     def allow_files(self, soft: int, hard: int) -> None:
-        """Let commands have so many files open, as we may: the nursery may have started before."""
+        """Let commands have so many files open, as we may: the fork server may have started before."""
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if self._nursery is not None:
-            resource.prlimit(self._nursery.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        if self._fork_server is not None:
+            resource.prlimit(self._fork_server.pid, resource.RLIMIT_NOFILE, (soft, hard))
 
     def borrow(self, channel: int, held: int) -> None:
-        """In a worker: ask the nursery of whet for wardens; each keeps *held* open until it ends."""
-        for warden in self._idle:
-            warden.close()
+        """In a worker: ask the fork server of whet for supervisors; each keeps *held* open until it ends."""
+        for supervisor in self._idle:
+            supervisor.close()
         if self._channel is not None:
             self._channel.close()
-        self.__init__()  # type: ignore[misc] # the fork copied the wardens of our parent
+        # The fork copied the supervisors of our parent, and its fork server, which it ends itself.
+        self._idle.clear()
+        self._busy, self._fork_server, self._view = 0, None, 0
         self._channel = socket.socket(fileno=channel)
         self._held = (held,)
 
@@ -308,7 +308,7 @@ class Wardens:
                     socket.send_fds(self._started(), [b"w"], [theirs.fileno(), owner, *self._held])
                     break
                 except OSError:
-                    self._drop_nursery()
+                    self._drop_fork_server()
         os.close(owner)
         return ours
 
@@ -316,12 +316,12 @@ class Wardens:
         if self._channel is None:
             self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._view = _view_of_mounts()
-            home = str(Path(__file__).parents[2])
-            argv = (sys.executable, "-I", "-S", "-c", _NURSERY, str(theirs.fileno()), str(os.getpid()), home)
-            # Agents could read the environment of the nursery. Some interpreters do not start without this variable.
+            home = str(Path(__file__).parents[3])
+            argv = (sys.executable, "-I", "-S", "-c", _FORK_SERVER, str(theirs.fileno()), str(os.getpid()), home)
+            # Agents could read the fork server's environment. Some interpreters do not start without this variable.
             env = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
             with theirs:
-                self._nursery = subprocess.Popen(
+                self._fork_server = subprocess.Popen(
                     argv,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -331,34 +331,34 @@ class Wardens:
                     start_new_session=True,
                     pass_fds=(theirs.fileno(),),
                 )
-            reaper.adopt(self._nursery.pid)
-            _unlimit(self._nursery.pid)
+            reaper.adopt(self._fork_server.pid)
+            _unlimit(self._fork_server.pid)
         return self._channel
 
-    def _drop_nursery(self) -> None:
+    def _drop_fork_server(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        if self._nursery is not None:
-            self._nursery.kill()
-            self._nursery.wait()
-            reaper.release(self._nursery.pid)
-            self._nursery = None
+        if self._fork_server is not None:
+            self._fork_server.kill()
+            self._fork_server.wait()
+            reaper.release(self._fork_server.pid)
+            self._fork_server = None
 
     def close(self) -> None:
-        """End the idle wardens and the nursery."""
-        for warden in self._idle:
-            warden.close()
+        """End the idle supervisors and the fork server."""
+        for supervisor in self._idle:
+            supervisor.close()
         self._idle.clear()
-        self._drop_nursery()
+        self._drop_fork_server()
 
 
-wardens = Wardens()
+supervisors = SupervisorPool()
 # A process may end without closing them, as tests do; that should not print a warning.
-atexit.register(wardens.close)
+atexit.register(supervisors.close)
 
 
 async def end_all() -> None:
-    """End the idle wardens, and processes whose warden was killed."""
-    wardens.close()
+    """End the idle supervisors, and processes whose supervisor was killed."""
+    supervisors.close()
     await reaper.end_strays()

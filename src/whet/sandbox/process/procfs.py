@@ -3,7 +3,7 @@
 The kernel gives an orphan to its nearest ancestor that is a subreaper. So everything that a process starts stays below
 the subreaper above it, even after new sessions, double forks and with an empty environment.
 
-Imports only the standard library and `whet.linux`, because wardens import it: they are started with `python -I -S`.
+Imports only the standard library and `whet.linux`, because supervisors import it: they are started with `python -I -S`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from whet.linux import libc
+from whet.linux import PR_SET_PDEATHSIG, libc
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST_LOOKS = 200
@@ -28,14 +27,9 @@ def become_subreaper() -> None:
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill us when the thread that started us ends."""
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 def wake_with_parent() -> None:
     """Ask the kernel to continue us when the thread that started us ends: we may be stopped, with work left to do."""
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 
 
 def stay_unread() -> None:
@@ -114,14 +108,14 @@ def _stopped(found: list[int]) -> list[int]:
 def children(pid: int) -> list[int]:
     """Return the children of all threads of *pid*."""
     try:
-        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - a hot path; pathlib costs ten times as much
+        threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
     found: list[int] = []
     missing = False
     for thread in threads:
         try:
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 found.extend(map(int, file.read().split()))
         except FileNotFoundError:
             # The thread has ended, and others may have children; or this kernel has no such files.
@@ -133,11 +127,11 @@ def children(pid: int) -> list[int]:
 
 def _children_by_scan(pid: int) -> Iterator[int]:
     """Find the children of *pid* on kernels that are built without `children` files."""
-    if os.path.exists("/proc/thread-self/children") or not os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
+    if os.path.exists("/proc/thread-self/children") or not os.path.exists(f"/proc/{pid}"):
         return
     for other in all_processes():
         try:
-            with open(f"/proc/{other}/stat", "rb") as file:  # noqa: PTH123
+            with open(f"/proc/{other}/stat", "rb") as file:
                 # After the name of the program, which may contain spaces and brackets.
                 _, parent, *_ = file.read().rpartition(b")")[2].split()
         except (OSError, ValueError):
@@ -148,7 +142,7 @@ def _children_by_scan(pid: int) -> Iterator[int]:
 
 def all_processes() -> list[int]:
     """Return the ids of all processes that we can see."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def members(first: int) -> list[int]:
@@ -162,7 +156,7 @@ def members(first: int) -> list[int]:
 def space_of(pid: int) -> str | None:
     """Return the process namespace of *pid*, if we may know it."""
     try:
-        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 - wardens import little
+        return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
         return None
 
@@ -175,7 +169,7 @@ def is_running(pid: int) -> bool:
 def state_of(pid: int) -> str:
     """Return the letter by which the kernel tells the state of *pid*; "X" if there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
+        with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0].decode()
     except OSError:
         return "X"

@@ -1,4 +1,4 @@
-"""Run one process below a warden: its output goes to sinks as it arrives, and nothing outlives the call."""
+"""Run one process below a supervisor: its output goes to sinks as it arrives, and nothing outlives the call."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import anyio
 
 from whet.errors import AgentNotStarted, SandboxError
-from whet.ground import warden as words
-from whet.ground.descent import descendants
-from whet.ground.pausing import paused
-from whet.ground.sandbox import Command, Ended, Sink, no_program
-from whet.ground.wardens import Warden, reaper, wardens
+from whet.sandbox.contract import Command, Ended, Sink, no_program
+from whet.sandbox.process import supervisor as words
+from whet.sandbox.process._pause import paused
+from whet.sandbox.process.pool import SupervisorConnection, reaper, supervisors
+from whet.sandbox.process.procfs import descendants
 
 if TYPE_CHECKING:
-    from whet.ground.disk import Disk
+    from whet.sandbox.process.disk import Disk
 
 _CHUNK = 65536
 # More than a pipe can hold when its writers are dead; anything beyond comes from another process.
@@ -32,40 +32,34 @@ _MOST_LEFT = 2 * 1024 * 1024
 _PIPE_SIZE = 1024 * 1024
 # The time between SIGTERM and SIGKILL.
 GRACE_S = 2.0
-# A warden reports in time what it could not end; if it does not, it is stopped or stuck.
+# A supervisor reports in time what it could not end; if it does not, it is stopped or stuck.
 _PATIENCE_S = words.PATIENCE_S + 5.0
 _LOST = b"whet: something killed the process that watches over this command, so whet ended the command\n"
 
 
-_meanwhile: list[Callable[[], object]] = []
-
-
-def meanwhile(work: Callable[[], object]) -> None:
-    """Do *work* once, while the next command runs: whet would only wait for it."""
-    _meanwhile.append(work)
-
-
 class _Child:
-    """A process below its warden: the event loop watches its two output pipes and its end."""
+    """A process below its supervisor: the event loop watches its two output pipes and its end."""
 
-    def __init__(self, command: Command, warden: Warden, stdout: tuple[int, Sink], stderr: tuple[int, Sink]) -> None:
+    def __init__(
+        self, command: Command, supervisor: SupervisorConnection, stdout: tuple[int, Sink], stderr: tuple[int, Sink]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._command = command
-        self._warden = warden
+        self._supervisor = supervisor
         self._pipes = dict((stdout, stderr))
         self._complain = stderr[1]
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._clear: asyncio.Future[None] = self._loop.create_future()
-        # If the warden reports no exit code, everything was killed.
+        # If the supervisor reports no exit code, everything was killed.
         self._code = -signal.SIGKILL
         self._lost = False
         self._watch: asyncio.Task[None] | None = None
         # Why it could not be started, or what a sink raised.
         self.trouble: Exception | None = None
         self.unended: SandboxError | None = None
-        self._loop.add_reader(warden.fileno(), self._on_words)
+        self._loop.add_reader(supervisor.fileno(), self._on_words)
         for pipe in self._pipes:
             self._loop.add_reader(pipe, self._on_output, pipe)
 
@@ -76,15 +70,15 @@ class _Child:
 
     def below(self) -> list[int]:
         """Return the process and everything that it started."""
-        return descendants(self._warden.pid)
+        return descendants(self._supervisor.pid)
 
     def watch(self, disk: Disk) -> None:
         """End it at once when it takes too much of *disk*."""
-        self._watch = self._loop.create_task(disk.watch(self._warden.pid, self._kill))
+        self._watch = self._loop.create_task(disk.watch(self._supervisor.pid, self._kill))
 
     def _kill(self) -> None:
-        self._warden.say(words.END)
-        self._warden.wake()
+        self._supervisor.say(words.END)
+        self._supervisor.wake()
 
     async def started(self) -> None:
         """Wait until it has become its program; raises if it could not be started."""
@@ -113,7 +107,7 @@ class _Child:
 
     async def _stop(self) -> None:
         if not self.exited:
-            self._warden.say(words.ASK)
+            self._supervisor.say(words.ASK)
             await self.exit(GRACE_S)
         if not self._clear.done():
             self._kill()
@@ -121,47 +115,47 @@ class _Child:
                 await asyncio.shield(self._clear)
         if not self._clear.done():
             self._on_loss()
-            self._warden.kill()
+            self._supervisor.kill()
         if self._lost:
-            await self._warden.gone()
+            await self._supervisor.gone()
             await reaper.end_strays()
 
     def _on_words(self) -> None:
-        while not self._lost and (said := self._warden.hear()) is not None:
+        while not self._lost and (said := self._supervisor.hear()) is not None:
             kind, rest = said[:1], said[1:]
             match kind:
                 case words.STARTED:
                     pass
                 case words.REFUSED:
-                    self.trouble = _refusal(self._command, *marshal.loads(rest))  # noqa: S302 - our own warden wrote it
-                    self._settle_all()
+                    self.trouble = _refusal(self._command, *marshal.loads(rest))  # noqa: S302 - our own supervisor wrote it
+                    self._finish_waiting()
                 case words.EXITED:
                     self._code = words.CODE.unpack(rest[: words.CODE.size])[0]
-                    _settle(self._gone)
-                    _settle(self._over)
+                    _set_done(self._gone)
+                    _set_done(self._over)
                     if rest[words.CODE.size :] == words.CLEAR:
-                        _settle(self._clear)
+                        _set_done(self._clear)
                 case words.CLEAR:
-                    _settle(self._clear)
+                    _set_done(self._clear)
                 case words.LEFT:
                     left = ", ".join(map(str, marshal.loads(rest)))  # noqa: S302 - as above
                     self.unended = SandboxError(f"these processes could not be ended: {left}")
-                    self._settle_all()
+                    self._finish_waiting()
                 case _:
                     self._on_loss()
-            _settle(self._started)
+            _set_done(self._started)
 
     def _on_loss(self) -> None:
-        """Give up on a warden that is gone; the processes below it become our children."""
+        """Give up on a supervisor that is gone; the processes below it become our children."""
         self._lost = True
-        self._loop.remove_reader(self._warden.fileno())
+        self._loop.remove_reader(self._supervisor.fileno())
         if not self.exited and self.trouble is None:
             self._feed(self._complain, _LOST)
-        self._settle_all()
+        self._finish_waiting()
 
-    def _settle_all(self) -> None:
+    def _finish_waiting(self) -> None:
         for future in (self._started, self._gone, self._over, self._clear):
-            _settle(future)
+            _set_done(future)
 
     def _on_output(self, pipe: int) -> None:
         """Pass on one chunk; stop watching a pipe at its end."""
@@ -178,18 +172,18 @@ class _Child:
             sink(chunk)
         except Exception as error:  # noqa: BLE001 - what a sink raises is for the caller, not for the event loop
             self.trouble = self.trouble or error
-            _settle(self._over)
+            _set_done(self._over)
             return False
         return True
 
     def _close(self) -> None:
         """Read the rest of the pipes, once no process can write to them, and close everything."""
         if not self._lost:
-            self._loop.remove_reader(self._warden.fileno())
+            self._loop.remove_reader(self._supervisor.fileno())
         if self._lost or self.unended is not None:
-            self._warden.close()
+            self._supervisor.close()
         else:
-            wardens.give_back(self._warden)
+            supervisors.give_back(self._supervisor)
         for pipe, sink in self._pipes.items():
             self._loop.remove_reader(pipe)
             try:
@@ -227,7 +221,7 @@ class Conversation:
         """Wait for room in the pipe or for the end of the process, whose children may keep the pipe open for ever."""
         room: asyncio.Future[None] = self._loop.create_future()
         gone = asyncio.ensure_future(self._child.over())
-        self._loop.add_writer(stdin, _settle, room)
+        self._loop.add_writer(stdin, _set_done, room)
         try:
             await asyncio.wait({room, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -241,7 +235,7 @@ class Conversation:
             raise self._child.trouble
 
     def paused(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Stop it with everything that it started, during the context."""
+        """Stop the process with everything that it started, during the context."""
         return paused(self._child.below)
 
     def end_input(self) -> None:
@@ -261,7 +255,7 @@ async def open_process(
     started: Callable[[], object] = lambda: None,
     disk: Disk | None = None,
 ) -> AsyncIterator[Conversation]:
-    """Start *command* below a warden, with an input pipe; end everything that it started at the end of the context."""
+    """Start *command* below a supervisor, with an input pipe; end everything that it started when the context ends."""
     if disk is not None:
         await disk.begin()
     began = time.monotonic()
@@ -299,7 +293,7 @@ async def run_process(
     started: Callable[[], object] = lambda: None,
     disk: Disk | None = None,
 ) -> Ended:
-    """Run *command* below a warden; end everything that it started before returning or raising."""
+    """Run *command* below a supervisor; end everything that it started before returning or raising."""
     if disk is not None:
         await disk.begin()
     began = time.monotonic()
@@ -332,23 +326,21 @@ def _ending(code: int, began: float, *, timed_out: bool = False) -> Ended:
 async def _start(
     command: Command, stdin: int, stdout: Sink, stderr: Sink, pass_fds: tuple[int, ...], disk: Disk | None
 ) -> _Child:
-    """Ask a warden to start *command*; the result arrives later."""
-    warden = await wardens.take()
+    """Ask a supervisor to start *command*; the result arrives later."""
+    supervisor = await supervisors.take()
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-        # If starting fails, the warden ends everything below it.
-        ours.callback(warden.close)
+        # If starting fails, the supervisor ends everything below it.
+        ours.callback(supervisor.close)
         out_read, out_write = _pipe(ours, theirs)
         err_read, err_write = _pipe(ours, theirs)
         try:
-            warden.run(command, (stdin, out_write, err_write, *pass_fds), (0, 1, 2, *pass_fds))
+            supervisor.run(command, (stdin, out_write, err_write, *pass_fds), (0, 1, 2, *pass_fds))
         except (OSError, ValueError) as error:
             raise AgentNotStarted(f'"{command.argv[0]}" could not be started: {error}') from error
         ours.pop_all()
-    child = _Child(command, warden, (out_read, stdout), (err_read, stderr))
+    child = _Child(command, supervisor, (out_read, stdout), (err_read, stderr))
     if disk is not None:
         child.watch(disk)
-    while _meanwhile:
-        _meanwhile.pop()()
     return child
 
 
@@ -395,6 +387,6 @@ def _refusal(command: Command, step: str, number: int | None, text: str) -> Exce
     )
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

@@ -1,16 +1,17 @@
 """The program above each command: it starts one at a time, and ends all of its descendants.
 
-A warden is a subreaper, so everything that a command starts stays below it, and a warden without a child has no
+A supervisor is a subreaper, so everything that a command starts stays below it, and a supervisor without a child has no
 descendant. It ends all of them when the command ends, when its owner asks for it, and when its owner ends; the owner is
 whet or a process in which a check runs. It has its own session and ignores signals that ask programs to end, because it
 must end last.
 
-It never forks for a command: copying a Python process takes three times as long as starting a small program. Instead a
-thread confines itself, which its process does not notice, starts the command and waits for its end. A command may find
-that thread and kill its warden with it, so there is a guard above each warden, which then ends what is left.
+A supervisor never forks for a command: copying a Python process takes three times as long as starting a small program.
+Instead a thread confines itself, which its process does not notice, starts the command and waits for its end. A command
+may find that thread and kill its supervisor with it, so there is a watchdog above each supervisor, which then ends what
+is left.
 
-Wardens are forked from a nursery, which is this module started once: a fork takes a millisecond, a start thirty.
-It is started with `python -I -S` and imports only the standard library and `descent`, so that both stay small.
+Supervisors are forks of a fork server, which is this module started once: a fork takes a millisecond, a start thirty.
+It is started with `python -I -S` and imports only the standard library and `procfs`, so that both stay small.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ import struct
 import warnings  # noqa: F401 - os.get_exec_path imports it, which a fork should not have to
 from array import array
 
-from whet.ground.descent import (
+from whet.linux import libc
+from whet.sandbox.process.procfs import (
     become_subreaper,
     descendants,
     end_descendants,
@@ -41,7 +43,6 @@ from whet.ground.descent import (
     stay_unread,
     wake_with_parent,
 )
-from whet.linux import libc
 
 # As in `typing`, which takes as long to import as Python to start.
 TYPE_CHECKING = False
@@ -83,17 +84,17 @@ def confine(rules: int | None, program: str) -> None:
         return
     # An ordinary user must give up new privileges first. Programs that change the user, such as `sudo` or a setuid
     # bubblewrap, would not work after that.
-    if not os.stat(program).st_mode & (stat.S_ISUID | stat.S_ISGID):  # noqa: PTH116 - pathlib takes long to load
+    if not os.stat(program).st_mode & (stat.S_ISUID | stat.S_ISGID):
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
 
 
 # Messages from whet: start this command; ask it to end; end it and everything that it started.
 RUN, ASK, END = b"r", b"a", b"e"
-# Messages from a warden: it runs; why it could not be started; how it ended; nothing is left; what is left.
+# Messages from a supervisor: it runs; why it could not be started; how it ended; nothing is left; what is left.
 STARTED, REFUSED, EXITED, CLEAR, LEFT = b"s", b"f", b"x", b"c", b"l"
 CODE = struct.Struct("!i")
-# The first message: the ids of the warden and of its guard.
+# The first message: the ids of the supervisor and of its watchdog.
 IDS = struct.Struct("!ii")
 # The step at which starting a command failed.
 IN_FOLDER, AS_PROGRAM = "folder", "program"
@@ -104,11 +105,11 @@ _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _CHANGED_BY_US = (*_ASKED_TO_END, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
-def be_nursery(channel: int, whet: int) -> NoReturn:
-    """Fork a warden for every socket that arrives, until whet ends or closes the connection."""
+def serve_forks(channel: int, whet: int) -> NoReturn:
+    """Fork a supervisor for every socket that arrives, until whet ends or closes the connection."""
     for number in _ASKED_TO_END:
         signal.signal(number, signal.SIG_IGN)
-    # We do not wait for wardens, so let the kernel reap them.
+    # We do not wait for supervisors, so let the kernel reap them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     wake_with_parent()
     stay_unread()
@@ -132,29 +133,29 @@ def be_nursery(channel: int, whet: int) -> NoReturn:
         if os.fork() == 0:
             try:
                 sock.close()
-                _guard(fds)
-                _Warden(socket.socket(fileno=fds[0]), fds[1], rules).watch()
+                _watchdog(fds)
+                _Supervisor(socket.socket(fileno=fds[0]), fds[1], rules).watch()
             finally:
-                # After any exception: do not continue as a second nursery, and leave no process behind.
+                # After any exception: do not continue as a second fork server, and leave no process behind.
                 end_descendants(math.inf)
                 os._exit(1)
         for fd in fds:
             os.close(fd)
 
 
-def _guard(fds: list[int]) -> None:
-    """Fork the warden and return in it; in the parent, end all descendants when the warden or its owner ends."""
+def _watchdog(fds: list[int]) -> None:
+    """Fork the supervisor and return in it; in the parent, end all descendants when it or its owner ends."""
     talk, owner, *_ = fds
     os.setsid()
     become_subreaper()
     wake_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    warden = os.fork()
-    if warden == 0:
+    supervisor = os.fork()
+    if supervisor == 0:
         return
     os.close(talk)
     ends = select.poll()
-    for watched in (owner, os.pidfd_open(warden)):
+    for watched in (owner, os.pidfd_open(supervisor)):
         ends.register(watched, select.POLLIN)
     ends.poll()
     end_descendants(math.inf)
@@ -171,20 +172,20 @@ def receive(sock: socket.socket, size: int, most: int) -> tuple[bytes, list[int]
     return data, list(fds)
 
 
-class _Warden:
-    """One warden, for one command after another; *owner* is a pidfd of the process that it works for."""
+class _Supervisor:
+    """One supervisor, for one command after another; *owner* is a pidfd of the process that it works for."""
 
     def __init__(self, talk: socket.socket, owner: int, rules: int | None) -> None:
         self._talk = talk
         self._owner = owner
-        self._guard = os.pidfd_open(os.getppid())
+        self._watchdog = os.pidfd_open(os.getppid())
         self._rules = rules
         self._command = 0
         # The thread that started the command ends when it is released.
         self._over = _thread.allocate_lock()
         self._poll = select.poll()
         self._wake = self._woken_by_children()
-        for watched in (talk.fileno(), owner, self._guard, self._wake):
+        for watched in (talk.fileno(), owner, self._watchdog, self._wake):
             self._poll.register(watched, select.POLLIN)
 
     def _woken_by_children(self) -> int:
@@ -194,14 +195,14 @@ class _Warden:
         return read
 
     def watch(self) -> NoReturn:
-        """Obey messages and watch children, until our owner or our guard ends."""
+        """Obey messages and watch children, until our owner or our watchdog ends."""
         os.setsid()
         become_subreaper()
         wake_with_parent()
         self._say(IDS.pack(os.getpid(), os.getppid()))
         while True:
             ready = [fd for fd, _ in self._poll.poll()]
-            if self._owner in ready or self._guard in ready:
+            if self._owner in ready or self._watchdog in ready:
                 self._leave()
             if self._wake in ready:
                 self._see_ends()
@@ -353,7 +354,7 @@ def _program(given: bytes, env: dict[bytes, bytes]) -> str:
     closed = False
     for folder in os.fsdecode(env.get(b"PATH", os.fsencode(os.defpath))).split(":"):
         place = f"{folder}/{name}"
-        if os.path.isfile(place):  # noqa: PTH113 - pathlib takes longer to load than all of this
+        if os.path.isfile(place):
             if os.access(place, os.X_OK):
                 return place
             closed = True

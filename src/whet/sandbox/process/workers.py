@@ -24,10 +24,11 @@ from typing import NoReturn
 import anyio
 
 from whet.errors import SandboxError
-from whet.ground.cgroups import memory_here
-from whet.ground.descent import become_subreaper, die_with_parent, end_descendants, signal_all, wake_with_parent
-from whet.ground.warden import receive
-from whet.ground.wardens import reaper, wardens
+from whet.linux import die_with_parent
+from whet.sandbox.process.cgroups import memory_here
+from whet.sandbox.process.pool import reaper, supervisors
+from whet.sandbox.process.procfs import become_subreaper, end_descendants, signal_all, wake_with_parent
+from whet.sandbox.process.supervisor import receive
 
 _HEADER = struct.Struct("!I")
 _OUTPUT_KEPT = 65536
@@ -41,8 +42,8 @@ _LONGEST_ANSWER = 256 * 2**20
 # What a worker may take of the memory, and half of what there is if that is less.
 _MOST_MEMORY = 4 * 2**30
 
-# Answers one request; `Printed` collects what it prints.
-Serve = Callable[[bytes, "Printed"], bytes]
+# Answers one request; `PrintedOutput` collects what it prints.
+Serve = Callable[[bytes, "PrintedOutput"], bytes]
 # Looks at a fresh worker, and returns a function that tells whether the worker is unchanged.
 Watch = Callable[[], Callable[[], bool]]
 
@@ -68,7 +69,7 @@ class WorkerHung(SandboxError):
     code = "worker-hung"
 
 
-class Printed:
+class PrintedOutput:
     """Collects in memory what a call, or anything it started, prints to file descriptors 1 and 2."""
 
     def __init__(self) -> None:
@@ -104,15 +105,15 @@ class Printed:
 
 
 class _Worker:
-    """Our end of the connections to one worker and to the guard above it."""
+    """Our end of the connections to one worker and to the watchdog above it."""
 
-    def __init__(self, sock: socket.socket, guard: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, watchdog: socket.socket) -> None:
         self._sock = sock
-        self._guard = guard
+        self._watchdog = watchdog
         self._pid = 0
 
     async def greet(self) -> None:
-        """Receive the process id of its guard, if that was not done yet."""
+        """Receive the process id of its watchdog, if that was not done yet."""
         if not self._pid:
             self._pid = _HEADER.unpack(await self._receive(_HEADER.size))[0]
             reaper.adopt(self._pid)
@@ -145,25 +146,25 @@ class _Worker:
         return bytes(data)
 
     def close(self) -> None:
-        """Close the connections; the guard ends the worker and everything it started."""
+        """Close the connections; the watchdog ends the worker and everything it started."""
         self._sock.close()
-        self._guard.close()
+        self._watchdog.close()
         reaper.release(self._pid)
 
     async def end(self) -> None:
         """End the worker and everything it started, and return when they are gone."""
         with contextlib.suppress(OSError):
-            self._guard.shutdown(socket.SHUT_WR)
-        # The call may have stopped the guard.
+            self._watchdog.shutdown(socket.SHUT_WR)
+        # The call may have stopped the watchdog.
         signal_all([self._pid] if self._pid else [], signal.SIGCONT)
         with anyio.move_on_after(_PATIENCE_S) as waiting, contextlib.suppress(OSError):
-            # The guard sends nothing; the socket ends when the guard and the wardens of the worker have ended.
-            await asyncio.get_running_loop().sock_recv(self._guard, 1)
+            # The watchdog sends nothing; the socket ends when it and the supervisors of the worker have ended.
+            await asyncio.get_running_loop().sock_recv(self._watchdog, 1)
         if waiting.cancelled_caught:
             # The worker dies with it, and the processes below become our children.
             signal_all([self._pid] if self._pid else [], signal.SIGKILL)
         self.close()
-        # The call may have killed the guard.
+        # The call may have killed the watchdog.
         await reaper.end_strays()
 
 
@@ -254,13 +255,13 @@ class Workers:
 
     def _new(self) -> _Worker:
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(2)]
-        (sock, talk), (guard, lifeline) = pairs
-        worker = _Worker(sock, guard)
-        for ours in (sock, guard):
+        (sock, talk), (watchdog, lifeline) = pairs
+        worker = _Worker(sock, watchdog)
+        for ours in (sock, watchdog):
             ours.setblocking(False)
         try:
             with talk, lifeline:
-                socket.send_fds(self._channel, [b"w"], [talk.fileno(), lifeline.fileno(), wardens.lend()])
+                socket.send_fds(self._channel, [b"w"], [talk.fileno(), lifeline.fileno(), supervisors.lend()])
         except OSError as error:
             worker.close()
             raise WorkersGone("something killed the process that workers are forked from", hint=_GO_ON) from error
@@ -298,7 +299,7 @@ def _be_parent(
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
-    # We do not wait for guards, so let the kernel reap them.
+    # We do not wait for watchdogs, so let the kernel reap them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _take_ceiling()
     prepare()
@@ -311,9 +312,9 @@ def _be_parent(
         if os.fork() == 0:
             channel.close()
             try:
-                talk, lifeline, nursery = fds
-                _guard(talk, lifeline, nursery, watched)
-                wardens.borrow(nursery, lifeline)
+                talk, lifeline, fork_server = fds
+                _watchdog(talk, lifeline, fork_server, watched)
+                supervisors.borrow(fork_server, lifeline)
                 _be_worker(socket.socket(fileno=talk), serve, watch)
             finally:
                 # After any exception: do not continue as a second parent.
@@ -333,25 +334,25 @@ def _take_ceiling() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def _guard(talk: int, lifeline: int, nursery: int, whet: int) -> None:
+def _watchdog(talk: int, lifeline: int, fork_server: int, whet: int) -> None:
     """Fork the worker and return in it; in the parent, end all descendants when the worker, the lifeline or whet ends.
 
-    If a call kills its own parent, it kills the guard, and the worker dies as well.
+    If a call kills its own parent, it kills the watchdog, and the worker dies as well.
     """
     os.setsid()
     become_subreaper()
     wake_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    guard = os.getpid()
+    watchdog = os.getpid()
     worker = os.fork()
     if worker == 0:
         die_with_parent()
-        if os.getppid() != guard:
+        if os.getppid() != watchdog:
             os._exit(0)
         os.close(whet)
         return
     os.close(talk)
-    os.close(nursery)
+    os.close(fork_server)
     ends = select.poll()
     for watched in (lifeline, whet, os.pidfd_open(worker)):
         ends.register(watched, select.POLLIN)
@@ -361,14 +362,14 @@ def _guard(talk: int, lifeline: int, nursery: int, whet: int) -> None:
 
 
 def _be_worker(sock: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
-    guard, worker = os.getppid(), os.getpid()
+    watchdog, worker = os.getppid(), os.getpid()
     os.setsid()
     become_subreaper()
     reaper.start_anew()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    printed = Printed()
-    sock.sendall(_HEADER.pack(guard))
+    printed = PrintedOutput()
+    sock.sendall(_HEADER.pack(watchdog))
     unchanged = watch()
     while True:
         request = _read(sock, _HEADER.unpack(_read(sock, _HEADER.size))[0])
@@ -379,7 +380,7 @@ def _be_worker(sock: socket.socket, serve: Serve, watch: Watch) -> NoReturn:
             os._exit(0)
         # End what the call has started.
         end_descendants(_PATIENCE_S)
-        state = _UNCHANGED if unchanged() and printed.whole() and wardens.settled else _CHANGED
+        state = _UNCHANGED if unchanged() and printed.whole() and supervisors.all_idle else _CHANGED
         sock.sendall(_HEADER.pack(1 + len(answer)) + state + answer)
 
 

@@ -9,8 +9,8 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 
-from whet.report.view_source import Views
-from whet.service.run_folder import RunFolder
+from whet.service.store.run_folder import RunFolder
+from whet.view.addresses import Views
 
 File = tuple[str, int]
 # Of all organisations together; a path takes about 200 bytes.

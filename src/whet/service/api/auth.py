@@ -11,20 +11,20 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from msgspec import Struct
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from whet.errors import UsageError
 from whet.service.database import Database, keys, now_us, organisations
-from whet.service.refusals import Refused
+from whet.service.errors import Refused
 from whet.service.service import Service, work_for
 
-SCOPES = ("read", "write", "run")
+SCOPES = ("read", "write", "run", "label")
 # whet_<8 digits to show>_<43 characters that only the owner has>. They are random, so one hash without salt is enough.
 _KEY = re.compile(r"(whet_[0-9a-f]{8})_[A-Za-z0-9_-]{43}")
 _LONGEST_LABEL = 100
@@ -33,8 +33,7 @@ _USE_EVERY_S = 60.0
 _ORGANISATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Struct, frozen=True, kw_only=True):
     """A key without its secret part."""
 
     id: str
@@ -137,8 +136,8 @@ def revoke_key(database: Database, name: str) -> Key:
 
 def _find_key(connection: Connection, secret: str) -> Key | None:
     """Return the key that *secret* belongs to, unless it was revoked."""
-    matched = _KEY.fullmatch(secret)
-    row = connection.execute(_BY_PREFIX, {"prefix": matched[1]}).first() if matched is not None else None
+    match = _KEY.fullmatch(secret)
+    row = connection.execute(_BY_PREFIX, {"prefix": match[1]}).first() if match is not None else None
     if row is None or row.revoked_us is not None or not hmac.compare_digest(row.hash, _hash(secret)):
         return None
     return Key.of(row)
@@ -157,8 +156,11 @@ At = Annotated[Service, Depends(_service)]
 _bearer = HTTPBearer(auto_error=False, scheme_name="key", description='A key from "whet keys create".')
 
 
-def _with_scope(scope: str) -> Callable[..., Awaitable[Key]]:
-    """Return a dependency that gives the caller's key; refuses a wrong key, a missing scope, and too many requests."""
+def _with_scope(scope: str | None) -> Callable[..., Awaitable[Key]]:
+    """Return a dependency that gives the caller's key; refuses a wrong key, a missing scope, and too many requests.
+
+    Without a *scope*, any key will do.
+    """
 
     async def check(
         request: Request, service: At, bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
@@ -171,7 +173,7 @@ def _with_scope(scope: str) -> Callable[..., Awaitable[Key]]:
         service.rates.take(key.id)
         work_for(key.organisation_id)
         await _note_use(service, key)
-        if scope not in key.scopes:
+        if scope is not None and scope not in key.scopes:
             raise Refused(403, f'this key lacks the scope "{scope}"')
         return key
 
@@ -207,3 +209,5 @@ def _too_often(wait_s: int, error: str) -> Refused:
 Reader = Annotated[Key, Depends(_with_scope("read"))]
 Writer = Annotated[Key, Depends(_with_scope("write"))]
 Starter = Annotated[Key, Depends(_with_scope("run"))]
+Labeller = Annotated[Key, Depends(_with_scope("label"))]
+Anybody = Annotated[Key, Depends(_with_scope(None))]

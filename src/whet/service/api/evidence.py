@@ -13,16 +13,16 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from whet.reading.files import read_start
-from whet.record.recorded_run import journal_lines
-from whet.report.pages import HARMLESS
-from whet.service.auth import At
+from whet.record.read.run import journal_lines
+from whet.service.api._listings import Listings
+from whet.service.api.auth import At
+from whet.service.api.runs import OneRun
+from whet.service.errors import Refused, invalid_request, not_found, problems
 from whet.service.http import DEFAULT_LIMIT, Limit, NextCursor, Strict, answer, split_page
-from whet.service.listings import Listings
-from whet.service.refusals import Refused, invalid_request, not_found, problems
-from whet.service.routes_runs import OneRun
-from whet.service.run_folder import RunFolder
-from whet.service.runs import Run, events_after
 from whet.service.service import MB, Service, in_thread
+from whet.service.store.run_folder import RunFolder
+from whet.service.store.runs import Run, events_after
+from whet.view.pages import HARMLESS
 
 router = APIRouter(prefix="/api/v1")
 _listings = Listings()
@@ -103,8 +103,8 @@ async def list_artifacts(
 ) -> Response:
     """List the files of a run, sorted by path."""
     folder = RunFolder.of(service.data_dir, run.id)
-    found = await in_thread(lambda: _listings.page(folder, ended=run.ended, below=below, after=cursor, most=limit + 1))
-    files, following = split_page(found, limit, lambda file: file[0])
+    page = await in_thread(lambda: _listings.page(folder, ended=run.ended, below=below, after=cursor, most=limit + 1))
+    files, following = split_page(page, limit, lambda file: file[0])
     return answer({"artifacts": [{"path": path, "size": size} for path, size in files], "next_cursor": following})
 
 
@@ -122,13 +122,13 @@ async def get_artifact(path: Annotated[str, Path(max_length=4000)], run: OneRun,
 async def send_file(service: Service, run: Run, path: str, what: str) -> Response:
     """Answer with a file of a run, as callers call it; refuses as if there were no such *what*."""
     folder = RunFolder.of(service.data_dir, run.id)
-    found = await in_thread(folder.file, path)
-    if found is None:
+    file = await in_thread(folder.file, path)
+    if file is None:
         raise not_found(what)
-    if found != folder.log:
-        return FileResponse(found, media_type=_BYTES, headers=HARMLESS)
-    printed = await in_thread(lambda: service.without_places(read_start(found, _MOST_LOG).decode("utf-8", "replace")))
-    return Response(printed.encode(), media_type=_BYTES, headers=dict(HARMLESS))
+    if file != folder.log:
+        return FileResponse(file, media_type=_BYTES, headers=HARMLESS)
+    log = await in_thread(lambda: service.without_places(read_start(file, _MOST_LOG).decode("utf-8", "replace")))
+    return Response(log.encode(), media_type=_BYTES, headers=dict(HARMLESS))
 
 
 @router.get(
@@ -176,7 +176,7 @@ class _EventStream(StreamingResponse):
 
 async def _events(service: Service, run: Run, after: int) -> AsyncIterator[bytes]:
     while not service.notices.stopping:
-        changed = service.notices.listen(run.id)
+        notice = service.notices.listen(run.id)
         events = await service.read(events_after, run.id, after)
         if events:
             # Our JSON has no line breaks, so one data line is enough.
@@ -190,7 +190,7 @@ async def _events(service: Service, run: Run, after: int) -> AsyncIterator[bytes
             continue
         if run.ended:
             return
-        with anyio.move_on_after(_SILENCE_S) as waited:
-            await changed.wait()
-        if waited.cancelled_caught:
+        with anyio.move_on_after(_SILENCE_S) as silence:
+            await notice.wait()
+        if silence.cancelled_caught:
             yield b": still there\n\n"

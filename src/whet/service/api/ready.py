@@ -10,7 +10,7 @@ from typing import Literal
 from sqlalchemy.exc import SQLAlchemyError
 
 from whet.errors import UsageError
-from whet.ground.sandbox import require_sandbox
+from whet.sandbox.contract import require_sandbox
 from whet.service.database import is_migrated
 from whet.service.http import Strict
 from whet.service.service import MB, Service, in_thread
@@ -44,31 +44,31 @@ class Readiness:
 
     def _look(self) -> Ready:
         database, migrations = self._database()
-        found = {"database": database, "migrations": migrations, "sandbox": self._boundary(), "disk": self._disk()}
-        reasons = [reason for reason in found.values() if reason is not None]
+        problems = {"database": database, "migrations": migrations, "sandbox": self._boundary(), "disk": self._disk()}
+        reasons = [reason for reason in problems.values() if reason is not None]
         if self._service.notices.stopping:
             reasons.append("the server is stopping")
-        states: dict[str, State] = {name: "ok" if reason is None else "failed" for name, reason in found.items()}
+        states: dict[str, State] = {name: "ok" if reason is None else "failed" for name, reason in problems.items()}
         return Ready(status="not ready" if reasons else "ready", reasons=reasons, **states)
 
     def _database(self) -> tuple[str | None, str | None]:
         try:
             with self._service.database.reading() as connection:
-                done = is_migrated(connection)
+                is_current = is_migrated(connection)
         except SQLAlchemyError:
             return "the database does not answer", "the database does not say what its tables are like"
-        return None, None if done else "the tables are not those of this version: another whet has changed them"
+        return None, None if is_current else "the tables are not those of this version: another whet has changed them"
 
     def _boundary(self) -> str | None:
-        asked, known = self._sandbox
-        if time.monotonic() - asked > _SANDBOX_FOR_S:
+        checked_at, problem = self._sandbox
+        if time.monotonic() - checked_at > _SANDBOX_FOR_S:
             try:
                 require_sandbox(self._service.sandbox)
-                known = None
+                problem = None
             except UsageError as error:
-                known = error.message
-            self._sandbox = (time.monotonic(), known)
-        return known
+                problem = error.message
+            self._sandbox = (time.monotonic(), problem)
+        return problem
 
     def _disk(self) -> str | None:
         least, data_dir = self._service.min_free_bytes, self._service.data_dir

@@ -10,11 +10,11 @@ from sqlalchemy import Connection
 
 from whet.model.eval_cases import EvalSuite, TaskPackage
 from whet.model.run import NO_AGENT
-from whet.service import bundles
+from whet.service.errors import invalid_request, worded
 from whet.service.http import Strict
-from whet.service.refusals import invalid_request, worded
 from whet.service.service import Service
-from whet.suites.eval_documents import WITHOUT_AGENT
+from whet.service.store import skills
+from whet.suites.evals.documents import WITHOUT_AGENT
 
 _NAME = worded(
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$", "up to 60 letters, digits, dots, - and _, and begin with a letter or a digit"
@@ -76,27 +76,27 @@ def find_skills(connection: Connection, organisation_id: str, body: RunBody) -> 
     """
     wrong: list[tuple[str, str]] = []
 
-    def found(asked: dict[str, Any], path: str) -> dict[str, Any]:
-        skill = asked.get("skill")
-        name = bundles.labelled(skill) if skill is not None else None
-        digest = bundles.uploaded_digest(skill) if skill is not None else None
+    def resolve_skill(request: dict[str, Any], path: str) -> dict[str, Any]:
+        skill = request.get("skill")
+        name = skills.labelled(skill) if skill is not None else None
+        digest = skills.uploaded_digest(skill) if skill is not None else None
         if name is not None:
-            digest = bundles.digest_of_label(connection, organisation_id, name)
+            digest = skills.digest_of_label(connection, organisation_id, name)
             if digest is None:
                 wrong.append((path, f'no skill has the label "{name}"'))
-                return asked
-            asked = {**asked, "skill": f"{bundles.UPLOADED}{digest}", "skill_label": name}
-        # It must be there until the run has its own copy.
-        if digest is not None and not bundles.hold_bundle(connection, organisation_id, digest):
+                return request
+            request = {**request, "skill": f"{skills.UPLOADED}{digest}", "skill_label": name}
+        # The archive must be there until the run has its own copy.
+        if digest is not None and not skills.lock_bundle(connection, organisation_id, digest):
             wrong.append((path, "no such archive was uploaded"))
-        return asked
+        return request
 
-    asked = found(body.model_dump(exclude_none=True, exclude={"suite_version", "label"}), "skill")
+    request = resolve_skill(body.model_dump(exclude_none=True, exclude={"suite_version", "label"}), "skill")
     if body.arms is not None:
-        asked["arms"] = [found(each, f"arms[{number}].skill") for number, each in enumerate(asked["arms"])]
+        request["arms"] = [resolve_skill(arm, f"arms[{number}].skill") for number, arm in enumerate(request["arms"])]
     if wrong:
         raise invalid_request(*wrong)
-    return asked
+    return request
 
 
 def problems_of(service: Service, suite: EvalSuite, body: RunBody) -> Iterator[tuple[str, str]]:
@@ -109,7 +109,7 @@ def problems_of(service: Service, suite: EvalSuite, body: RunBody) -> Iterator[t
         yield "arm", "cannot be given together with arms"
     names = [arm.name for arm in body.arms]
     yield from ((f"arms[{at}].name", "is given twice") for at, name in enumerate(names) if name in names[:at])
-    if body.skill is not None and (problem := bundles.reference_problem(body.skill)) is not None:
+    if body.skill is not None and (problem := skills.reference_problem(body.skill)) is not None:
         yield "skill", problem
     for number, arm in enumerate(body.arms):
         yield from _arm_problems(service, suite, body, arm, f"arms[{number}]")
@@ -118,24 +118,24 @@ def problems_of(service: Service, suite: EvalSuite, body: RunBody) -> Iterator[t
 def too_long(service: Service, suite: EvalSuite) -> Iterator[str]:
     """Yield the time limits of *suite* that are longer than this server allows."""
     most_s = service.limits.max_time_limit_s
-    asked = [("resource_limits_json.timeout_ms", suite.timeout_ms)]
+    limits = [("resource_limits_json.timeout_ms", suite.timeout_ms)]
     for number, case in enumerate(suite.cases):
         if isinstance(case, TaskPackage):
             hints, place = case.resource_hints, f"cases_json[{number}].resource_hints"
-            asked.append((f"{place}.timeout_ms", hints.timeout_ms))
-            asked.append((f"{place}.oracle_timeout_ms", hints.oracle_timeout_ms))
-    for place, limit_ms in asked:
+            limits.append((f"{place}.timeout_ms", hints.timeout_ms))
+            limits.append((f"{place}.oracle_timeout_ms", hints.oracle_timeout_ms))
+    for place, limit_ms in limits:
         if limit_ms is not None and limit_ms > most_s * 1000:
-            yield f"{place} is {limit_ms / 1000:g} s, and this server allows {most_s} s"
+            yield f"{place} is {limit_ms / 1000:g} s, and this server allows {most_s:g} s"
 
 
 def _arm_problems(
     service: Service, suite: EvalSuite, body: RunBody, arm: ArmBody, path: str
 ) -> Iterator[tuple[str, str]]:
-    if arm.skill == bundles.WITHOUT or (arm.skill is None and body.skill is None):
+    if arm.skill == skills.WITHOUT or (arm.skill is None and body.skill is None):
         if not suite.supports_no_skill:
             yield f"{path}.skill", "is missing, and the suite does not support no_skill"
-    elif arm.skill is not None and (problem := bundles.reference_problem(arm.skill)) is not None:
+    elif arm.skill is not None and (problem := skills.reference_problem(arm.skill)) is not None:
         yield f"{path}.skill", f"{problem}, or none"
     if arm.runner == NO_AGENT or (arm.runner is not None and "," in arm.runner):
         yield f"{path}.runner", "cannot be the runner of an arm"
@@ -144,7 +144,7 @@ def _arm_problems(
     yield from _runner_problems(service, suite, runner, f"{path}.runner" if arm.runner else "runner")
     if arm.model is not None and runner in (None, NO_AGENT):
         yield f"{path}.model", "is of no use without a runner"
-    if runner in (None, NO_AGENT) and any(each.runner for each in body.arms or ()):
+    if runner in (None, NO_AGENT) and any(other_arm.runner for other_arm in body.arms or ()):
         yield f"{path}.runner", "is missing: other arms name one"
 
 
@@ -154,15 +154,15 @@ def _skill_problems(suite: EvalSuite, body: RunBody) -> Iterator[tuple[str, str]
     if body.skill is None:
         if body.arm == "skill" or not suite.supports_no_skill:
             yield "skill", "is missing: upload an archive, or name one"
-    elif (problem := bundles.reference_problem(body.skill)) is not None:
+    elif (problem := skills.reference_problem(body.skill)) is not None:
         yield "skill", problem
 
 
 def _runner_problems(service: Service, suite: EvalSuite, runner: str | None, path: str) -> Iterator[tuple[str, str]]:
-    known = ", ".join(service.runners) or "none is configured"
+    names = ", ".join(service.runners) or "none is configured"
     if runner in (None, NO_AGENT):
         needing = next((index for index, case in enumerate(suite.cases) if case.kind not in WITHOUT_AGENT), None)
         if needing is not None:
-            yield path, f"is missing, and cases_json[{needing}] needs an agent; known: {known}"
+            yield path, f"is missing, and cases_json[{needing}] needs an agent; known: {names}"
     elif runner not in service.runners:
-        yield path, f"is not a runner of this service; known: {known}"
+        yield path, f"is not a runner of this service; known: {names}"

@@ -12,18 +12,20 @@ from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, Response
 
 from whet.model.run import NO_AGENT
-from whet.service import bundles, http, keeping, runs
-from whet.service.asking import LabelBody, RunBody, find_skills, problems_of, too_long
-from whet.service.auth import At, Key, Reader, Starter, Writer
+from whet.service import http
+from whet.service.api.auth import Anybody, At, Key, Reader, Starter, Writer
+from whet.service.api.run_request import LabelBody, RunBody, find_skills, problems_of, too_long
+from whet.service.api.skills import FORM, MOST_JSON, keep_upload, read_form
 from whet.service.database import Status
+from whet.service.errors import Refused, invalid_request, problems
 from whet.service.quotas import refuse_over_quota
-from whet.service.refusals import Refused, invalid_request, problems
-from whet.service.routes_skills import FORM, MOST_JSON, keep_upload, read_form
-from whet.service.run_folder import RunFolder
-from whet.service.runs import Run, RunAnswer, RunPage
-from whet.service.service import QUEUE, RETENTION, Limits, Service, in_thread, reasons_against
-from whet.service.suites import get_suite, require_suite
-from whet.suites.eval_documents import needs_of, not_runnable_reasons
+from whet.service.service import QUEUE, RETENTION, Service, ServiceLimits, in_thread, reasons_against
+from whet.service.store import runs, skills
+from whet.service.store.run_folder import RunFolder
+from whet.service.store.runs import Run, RunAnswer, RunPage
+from whet.service.store.suites import get_suite, require_suite
+from whet.service.worker import retention
+from whet.suites.evals.documents import needs_of, not_runnable_reasons
 
 log = logging.getLogger("whet.service")
 router = APIRouter(prefix="/api/v1", tags=["runs"])
@@ -54,6 +56,22 @@ class RunnerList(http.Strict):
     runners: list[str]
 
 
+class CallerKey(http.Strict):
+    """The key of the caller: whose it is, and what it may do."""
+
+    organisation: str
+    prefix: str
+    label: str | None
+    scopes: list[str]
+
+
+@router.get("/key", response_model=CallerKey, responses=problems())
+async def show_key(caller: Anybody) -> Response:
+    """Say what the key of the request may do, so that a page offers only that."""
+    known = {"organisation": caller.organisation, "prefix": caller.prefix, "label": caller.label}
+    return http.answer({**known, "scopes": list(caller.scopes)})
+
+
 @router.get("/runners", response_model=RunnerList, responses=problems())
 async def list_runners(_: Reader, service: At) -> Response:
     """List the runners that you can run a suite with; `none` runs no agent."""
@@ -79,11 +97,11 @@ async def create_run(
     if upload is not None:
         body = await in_thread(_keep_upload, service, caller, body, upload)
     parts = (b"create run", suite_id.encode(), msgspec.json.encode(body.model_dump(), order="sorted"))
-    made: set[str] = set()
+    new_ids: set[str] = set()
 
     def create(connection: Connection) -> Run:
         run = _create(connection, service, caller, suite_id, body)
-        made.add(run.id)
+        new_ids.add(run.id)
         return run
 
     run = await http.create_once(
@@ -93,7 +111,7 @@ async def create_run(
         create,
         lambda connection, known: runs.get_run(connection, caller.organisation_id, known),
     )
-    if run.id in made:
+    if run.id in new_ids:
         log.info(
             "run %s queued by %s: suite %s, version %d, runner %s",
             *(run.id, _who(caller), run.suite_id, run.suite_version, run.runner or NO_AGENT),
@@ -106,7 +124,7 @@ def _who(caller: Key) -> str:
     return f"{caller.prefix} of {caller.organisation}"
 
 
-async def _read_request(request: Request, limits: Limits) -> tuple[RunBody, UploadFile | None]:
+async def _read_request(request: Request, limits: ServiceLimits) -> tuple[RunBody, UploadFile | None]:
     """Return the body, and the archive that came with it, if any."""
     kind = http.content_type(request)
     if kind == http.JSON:
@@ -125,16 +143,16 @@ def _keep_upload(service: Service, caller: Key, body: RunBody, upload: UploadFil
     """Store the archive, and name it in the request."""
     if body.skill is not None:
         raise invalid_request(("skill", "is given twice: as a file and by name"))
-    kept = keep_upload(service, caller.organisation_id, upload)
-    return body.model_copy(update={"skill": f"{bundles.UPLOADED}{kept.sha256}"})
+    bundle = keep_upload(service, caller.organisation_id, upload)
+    return body.model_copy(update={"skill": f"{skills.UPLOADED}{bundle.sha256}"})
 
 
 def _create(connection: Connection, service: Service, caller: Key, suite_id: str, body: RunBody) -> Run:
     """Add the run to the queue, unless the server cannot run the suite or not as it is asked."""
     organisation_id = caller.organisation_id
-    # Nobody may delete the version meanwhile.
-    stored = get_suite(connection, organisation_id, suite_id, version=body.suite_version, lock=True)
-    suite = stored.suite()
+    # The version must not be deleted meanwhile.
+    stored_suite = get_suite(connection, organisation_id, suite_id, version=body.suite_version, lock=True)
+    suite = stored_suite.suite()
     runners = (body.runner, *(arm.runner for arm in body.arms or ()))
     needs = needs_of(suite, agent=any(runner not in (None, NO_AGENT) for runner in runners))
     reasons = [*not_runnable_reasons(suite), *reasons_against(needs, service.lacking), *too_long(service, suite)]
@@ -143,12 +161,12 @@ def _create(connection: Connection, service: Service, caller: Key, suite_id: str
     wrong = dict.fromkeys(problems_of(service, suite, body))
     if wrong:
         raise invalid_request(*wrong)
-    asked = find_skills(connection, organisation_id, body)
+    request = find_skills(connection, organisation_id, body)
     if runs.count_waiting(connection, organisation_id) >= service.limits.max_waiting_runs:
         raise Refused(429, "too many runs are waiting", headers={"retry-after": "60"})
     refuse_over_quota(connection, service.limits.quota, organisation_id, more_runs=1)
-    asked["asked_by"] = caller.prefix
-    return runs.create_run(connection, organisation_id, (stored.id, stored.version), asked, body.label)
+    request["asked_by"] = caller.prefix
+    return runs.create_run(connection, organisation_id, (stored_suite.id, stored_suite.version), request, body.label)
 
 
 @router.get("/eval-suites/{id}/runs", response_model=RunPage, responses=problems(404, 422))
@@ -171,10 +189,10 @@ async def list_runs(
 async def _list(
     service: Service, caller: Key, page: http.Page, suite_id: str | None, status: Status | None
 ) -> Response:
-    found, following = await service.read(
+    page_runs, following = await service.read(
         runs.list_runs, caller.organisation_id, page, suite_id=suite_id, status=status
     )
-    return http.answer({"runs": found, "next_cursor": following})
+    return http.answer({"runs": page_runs, "next_cursor": following})
 
 
 async def _find(caller: Reader, service: At, id_: http.RunId) -> Run:
@@ -217,7 +235,7 @@ async def change_run(request: Request, caller: Starter, service: At, id_: http.R
 @router.delete("/runs/{id}", status_code=204, response_model=None, responses=problems(404, 409, 422))
 async def delete_run(caller: Writer, service: At, id_: http.RunId) -> Response:
     """Delete a run that has ended, with all its files. It is gone at once, and its files soon after."""
-    await service.write(keeping.delete_run, caller.organisation_id, id_)
+    await service.write(retention.delete_run, caller.organisation_id, id_)
     log.info("run %s deleted by %s", id_, _who(caller))
     service.notices.notify(id_)
     service.notices.notify(RETENTION)

@@ -13,11 +13,12 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from whet.service import bundles, http
-from whet.service.auth import At, Reader, Starter, Writer
-from whet.service.bundles import Skill, SkillAnswer, SkillPage
-from whet.service.refusals import Refused, invalid_request, not_found, problems
-from whet.service.service import MB, Limits, Service, in_thread
+from whet.service import http
+from whet.service.api.auth import At, Reader, Starter, Writer
+from whet.service.errors import Refused, invalid_request, not_found, problems
+from whet.service.service import MB, Service, ServiceLimits, in_thread
+from whet.service.store import skills
+from whet.service.store.skills import Skill, SkillAnswer, SkillPage
 
 router = APIRouter(prefix="/api/v1/skills", tags=["skills"])
 log = logging.getLogger("whet.service")
@@ -46,7 +47,7 @@ _UPLOAD = {
 class SkillLabelBody(http.Strict):
     """The label that an archive should have; null for none."""
 
-    label: Annotated[str, Field(pattern=bundles.LABEL)] | None
+    label: Annotated[str, Field(pattern=skills.LABEL)] | None
 
 
 @router.get("", response_model=SkillPage, responses=problems(422))
@@ -59,8 +60,8 @@ async def list_skills(
     """List the archives of the organisation, sorted by digest."""
     if cursor is not None and not _is_digest(cursor):
         raise invalid_request(("query.cursor", "must be a next_cursor of this service"))
-    found = await service.read(bundles.list_bundles, caller.organisation_id, limit, cursor)
-    page, following = http.split_page(found, limit, lambda skill: skill.sha256)
+    bundles = await service.read(skills.list_bundles, caller.organisation_id, limit, cursor)
+    page, following = http.split_page(bundles, limit, lambda skill: skill.sha256)
     return http.answer({"skills": page, "next_cursor": following})
 
 
@@ -78,14 +79,14 @@ async def upload_skill(request: Request, caller: Starter, service: At) -> Respon
     _, upload = await read_form(request, service.limits, None)
     if upload is None:
         raise invalid_request(("skill", "is missing: send the archive as a file"))
-    kept = await in_thread(keep_upload, service, caller.organisation_id, upload)
-    return http.answer({"skill": kept}, 201, {"location": f"{router.prefix}/{kept.sha256}"})
+    bundle = await in_thread(keep_upload, service, caller.organisation_id, upload)
+    return http.answer({"skill": bundle}, 201, {"location": f"{router.prefix}/{bundle.sha256}"})
 
 
 @router.get("/{sha256}", response_model=SkillAnswer, responses=problems(404, 422))
 async def get_skill(caller: Reader, service: At, sha256: Digest) -> Response:
     """Get what is known of an archive."""
-    return http.answer({"skill": await service.read(bundles.get_bundle, caller.organisation_id, _known(sha256))})
+    return http.answer({"skill": await service.read(skills.get_bundle, caller.organisation_id, _known(sha256))})
 
 
 @router.patch(
@@ -98,16 +99,16 @@ async def change_skill(request: Request, caller: Writer, service: At, sha256: Di
     """Give an archive a label, or none. Another archive that has the label loses it."""
     body = http.checked(SkillLabelBody, (await http.read_json(request, service.limits))[1])
     try:
-        changed = await service.write(bundles.label_bundle, caller.organisation_id, _known(sha256), body.label)
+        bundle = await service.write(skills.label_bundle, caller.organisation_id, _known(sha256), body.label)
     except IntegrityError:
         raise Refused(409, "somebody else is giving away this label at the same time: try again") from None
-    return http.answer({"skill": changed})
+    return http.answer({"skill": bundle})
 
 
 @router.delete("/{sha256}", status_code=204, response_model=None, responses=problems(404, 409, 422))
 async def delete_skill(caller: Writer, service: At, sha256: Digest) -> Response:
     """Delete an archive that no waiting run needs. Runs that have ended keep their own copy."""
-    await in_thread(bundles.delete_bundle, service, caller.organisation_id, _known(sha256))
+    await in_thread(skills.delete_bundle, service, caller.organisation_id, _known(sha256))
     log.info("skill %s deleted by %s of %s", sha256, caller.prefix, caller.organisation)
     return Response(status_code=204)
 
@@ -122,7 +123,7 @@ def _known(sha256: str) -> str:
     return sha256
 
 
-async def read_form(request: Request, limits: Limits, field: str | None) -> tuple[str | None, UploadFile | None]:
+async def read_form(request: Request, limits: ServiceLimits, field: str | None) -> tuple[str | None, UploadFile | None]:
     """Return the text of *field* and the archive in a form, as far as they are there; refuses anything else."""
     http.limit_body(request, limits.max_bundle_bytes + MOST_JSON, limits.body_timeout_s)
     try:
@@ -146,6 +147,6 @@ async def read_form(request: Request, limits: Limits, field: str | None) -> tupl
 def keep_upload(service: Service, organisation_id: str, upload: UploadFile) -> Skill:
     """Store the archive that came with a request."""
     try:
-        return bundles.keep_bundle(service, organisation_id, upload.file)
-    except bundles.SkillError as error:
+        return skills.keep_bundle(service, organisation_id, upload.file)
+    except skills.SkillError as error:
         raise invalid_request(("skill", str(error))) from None

@@ -9,12 +9,13 @@ from pydantic import BaseModel
 from sqlalchemy import Connection
 from starlette.responses import Response
 
-from whet.service import http, suites
-from whet.service.auth import At, Key, Reader, Writer
+from whet.service import http
+from whet.service.api.auth import At, Key, Reader, Writer
+from whet.service.errors import problems
 from whet.service.quotas import refuse_over_quota
-from whet.service.refusals import problems
 from whet.service.service import Service, in_thread
-from whet.service.suites import StoredSuite
+from whet.service.store import suites
+from whet.service.store.suites import StoredSuite
 
 router = APIRouter(prefix="/api/v1/eval-suites", tags=["suites"])
 
@@ -75,8 +76,8 @@ class VersionPage(http.Strict):
 @router.get("", response_model=SuitePage, responses=problems(422))
 async def list_suites(caller: Reader, service: At, page: http.Paged) -> Response:
     """List the suites of the organisation, newest first, without their cases."""
-    found, following = await service.read(suites.list_suites, caller.organisation_id, page)
-    return http.answer({"suites": [suite.shown(service.lacking) for suite in found], "next_cursor": following})
+    page_suites, following = await service.read(suites.list_suites, caller.organisation_id, page)
+    return http.answer({"suites": [suite.shown(service.lacking) for suite in page_suites], "next_cursor": following})
 
 
 @router.post(
@@ -133,14 +134,14 @@ async def change_suite(
     _, value = await http.read_json(request, service.limits)
 
     def change(connection: Connection) -> StoredSuite:
-        stored = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
-        http.require_match(if_match, stored.version)
-        changed = stored.changed(value)
-        if changed == stored.suite():
-            return stored
-        head, cases = suites.encode_suite(changed)
+        stored_suite = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
+        http.require_match(if_match, stored_suite.version)
+        new_suite = stored_suite.changed(value)
+        if new_suite == stored_suite.suite():
+            return stored_suite
+        head, cases = suites.encode_suite(new_suite)
         _refuse_over_quota(connection, service, caller, head, cases)
-        return suites.add_version(connection, stored, head, cases)
+        return suites.add_version(connection, stored_suite, head, cases)
 
     return _answer(service, await service.write(change))
 
@@ -150,9 +151,9 @@ async def delete_suite(caller: Writer, service: At, id_: http.SuiteId, if_match:
     """Delete a suite and its versions; its runs stay."""
 
     def delete(connection: Connection) -> None:
-        stored = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
-        http.require_match(if_match, stored.version)
-        suites.delete_suite(connection, stored)
+        stored_suite = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
+        http.require_match(if_match, stored_suite.version)
+        suites.delete_suite(connection, stored_suite)
 
     await service.write(delete)
     return Response(status_code=204)
@@ -167,8 +168,8 @@ async def list_versions(
     cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
 ) -> Response:
     """List the versions of a suite, newest first, without their cases."""
-    found, following = await service.read(suites.list_versions, caller.organisation_id, id_, limit, cursor)
-    return http.answer({"versions": [suite.shown(service.lacking) for suite in found], "next_cursor": following})
+    versions, following = await service.read(suites.list_versions, caller.organisation_id, id_, limit, cursor)
+    return http.answer({"versions": [suite.shown(service.lacking) for suite in versions], "next_cursor": following})
 
 
 @router.get("/{id}/versions/{version}", response_model=SuiteAnswer, responses=problems(404, 422))
@@ -183,8 +184,8 @@ async def delete_version(caller: Writer, service: At, id_: http.SuiteId, version
     """Delete an earlier version of a suite, unless a run that has not ended needs it."""
 
     def delete(connection: Connection) -> None:
-        stored = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
-        suites.delete_version(connection, stored, version)
+        stored_suite = suites.get_suite(connection, caller.organisation_id, id_, lock=True)
+        suites.delete_version(connection, stored_suite, version)
 
     await service.write(delete)
     return Response(status_code=204)

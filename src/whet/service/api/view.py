@@ -13,36 +13,40 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import FileResponse, Response
 
 from whet.errors import UsageError
-from whet.model import wire
+from whet.model import codec
 from whet.record.notes import Note, new_note
-from whet.record.rows import RowKey
-from whet.report.view_compare import compare_document
-from whet.report.view_documents import (
+from whet.record.read.rows import RowKey
+from whet.service import http
+from whet.service.api import labels
+from whet.service.api._listings import OrganisationViews
+from whet.service.api.auth import At, Reader, Starter
+from whet.service.api.evidence import send_file
+from whet.service.api.runs import OneRun
+from whet.service.errors import Refused, invalid_request, not_found, problems
+from whet.service.service import MB, Service, in_thread
+from whet.service.store import notes, runs
+from whet.service.store.run_folder import RunFolder
+from whet.service.store.runs import Run
+from whet.service.store.suites import require_suite
+from whet.view.addresses import NoteBody, notes_document
+from whet.view.case import case_document
+from whet.view.compare import compare_document
+from whet.view.documents import (
+    CaseByArms,
     CompareDocument,
-    HistoryDocument,
     NotesDocument,
     RowsDocument,
     RunDocument,
-    RunHead,
     RunList,
     RunStatus,
+    ShownRun,
     TrialDocument,
     trial_key,
 )
-from whet.report.view_history import MOST_POINTS, history_document
-from whet.report.view_run import RunView
-from whet.report.view_source import NoteBody, notes_document
-from whet.report.view_trial import MOST_EVENTS, TrialViews, events_document
-from whet.service import http, notes, runs
-from whet.service.auth import At, Reader, Starter
-from whet.service.listings import OrganisationViews
-from whet.service.refusals import Refused, invalid_request, not_found, problems
-from whet.service.routes_evidence import send_file
-from whet.service.routes_runs import OneRun
-from whet.service.run_folder import RunFolder
-from whet.service.runs import Run
-from whet.service.service import MB, Service, in_thread
-from whet.service.suites import require_suite
+from whet.view.history.document import MOST_POINTS, history_document
+from whet.view.history.documents import HistoryDocument
+from whet.view.run import RunView
+from whet.view.trial import MOST_EVENTS, TrialViews, events_document
 
 
 class _TrialConvertor(PathConvertor):
@@ -67,12 +71,25 @@ _FILE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file, as bytes.", "content": {"application/octet-stream": {}}}
 }
 _DOCUMENTS: tuple[Any, ...] = (
-    *(RunList, RunDocument, RowsDocument, TrialDocument, NotesDocument, CompareDocument, HistoryDocument, Note),
+    *(
+        RunList,
+        RunDocument,
+        RowsDocument,
+        CaseByArms,
+        TrialDocument,
+        NotesDocument,
+        CompareDocument,
+        HistoryDocument,
+        Note,
+    ),
     *(NoteBody, _EVENTS),
+    *labels.DOCUMENTS,
 )
 TrialKey = Annotated[
     str, Path(max_length=_LONGEST_PATH, description="Case, runner, arm and number, each encoded, with / between them.")
 ]
+
+CaseName = Annotated[str, Path(max_length=_LONGEST_PATH, description="The case, encoded.")]
 
 
 async def _find_noted(caller: Starter, service: At, id_: http.RunId) -> Run:
@@ -85,8 +102,8 @@ NotedRun = Annotated[Run, Depends(_find_noted)]
 
 def view_schemas() -> dict[str, Any]:
     """Return the schemas of the documents, for OpenAPI."""
-    _, found = msgspec.json.schema_components(_DOCUMENTS, ref_template=_REF)
-    return {f"View{name}": schema for name, schema in found.items()}
+    _, schemas = msgspec.json.schema_components(_DOCUMENTS, ref_template=_REF)
+    return {f"View{name}": schema for name, schema in schemas.items()}
 
 
 def _document(kind: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
@@ -95,30 +112,30 @@ def _document(kind: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
 
 
 def _answer(document: Any, status: int = 200) -> Response:
-    return Response(document if isinstance(document, bytes) else wire.encode(document), status, media_type=http.JSON)
+    return Response(document if isinstance(document, bytes) else codec.encode(document), status, media_type=http.JSON)
 
 
 @router.get("/runs", response_model=None, responses={**_document(RunList), **problems()})
 async def view_runs(caller: Reader, service: At) -> Response:
     """List the newest runs of the organisation."""
-    found, _ = await service.read(
+    page_runs, _ = await service.read(
         runs.list_runs, caller.organisation_id, http.Page(_MOST_RUNS, None), suite_id=None, status=None
     )
-    heads = await in_thread(lambda: tuple(_head(service, run) for run in found))
+    heads = await in_thread(lambda: tuple(_head(service, run) for run in page_runs))
     return _answer(RunList(project=caller.organisation, runs=heads))
 
 
 @router.get("/runs/{id}", response_model=None, responses={**_document(RunDocument), **problems(404, 422)})
 async def view_run(run: OneRun, service: At) -> Response:
     """Get a run with all its trials."""
-    own = await service.read(notes.notes_of, run.id)
+    run_notes = await service.read(notes.notes_of, run.id)
     previous = await _previous(service, run)
 
     def look(view: RunView, _: TrialViews) -> RunDocument:
-        found = view.document(previous=previous, label=run.label)
-        found.run = _of_service(found.run, run)
-        found.notes = {trial_key(key): len(each) for key, each in own.items()}
-        return found
+        document = view.document(previous=previous, label=run.label)
+        document.run = _of_service(document.run, run)
+        document.notes = {trial_key(key): len(trial_notes) for key, trial_notes in run_notes.items()}
+        return document
 
     record = RunFolder.of(service.data_dir, run.id).record
     if record is None:
@@ -131,9 +148,10 @@ async def view_rows(run: OneRun, service: At, offset: Annotated[int, Query(ge=0,
     """Get the trials that ended since the journal was so long."""
 
     def look(view: RunView, _: TrialViews) -> RowsDocument:
-        found = view.rows_after(offset)
-        found.status = _status(view.status, run)
-        return found
+        rows = view.rows_after(offset)
+        rows.status = _status(view.status, run)
+        rows.run = _of_service(rows.run, run) if rows.run else None
+        return rows
 
     record = RunFolder.of(service.data_dir, run.id).record
     if record is None:
@@ -144,8 +162,8 @@ async def view_rows(run: OneRun, service: At, offset: Annotated[int, Query(ge=0,
 @router.get("/runs/{id}/notes", response_model=None, responses={**_document(NotesDocument), **problems(404, 422)})
 async def view_notes(run: OneRun, service: At) -> Response:
     """Get the notes of people on the trials of a run."""
-    own = await service.read(notes.notes_of, run.id)
-    return _answer(await _looked(service, run, lambda view, _: notes_document(view, own)))
+    run_notes = await service.read(notes.notes_of, run.id)
+    return _answer(await _looked(service, run, lambda view, _: notes_document(view, run_notes)))
 
 
 @router.post(
@@ -194,18 +212,32 @@ async def remove_note(
 async def view_trial(request: Request, run: OneRun, service: At, key: TrialKey) -> Response:  # noqa: ARG001 - for OpenAPI
     """Get a trial with all that it left, but its events."""
     trial = _key(_below(request, "trials"))
-    own = await service.read(notes.notes_of, run.id)
+    run_notes = await service.read(notes.notes_of, run.id)
 
     def look(_: RunView, trials: TrialViews) -> TrialDocument | None:
-        found = trials.document(trial)
-        if found is not None:
-            found.notes = own.get(trial, ())
-        return found
+        document = trials.document(trial)
+        if document is not None:
+            document.notes = run_notes.get(trial, ())
+        return document
 
-    found = await _looked(service, run, look)
-    if found is None:
+    document = await _looked(service, run, look)
+    if document is None:
         raise not_found("trial")
-    return _answer(found)
+    return _answer(document)
+
+
+@router.get(
+    "/runs/{id}/cases/{case:path}", response_model=None, responses={**_document(CaseByArms), **problems(404, 422)}
+)
+async def view_case(request: Request, run: OneRun, service: At, case: CaseName) -> Response:
+    """Get a case in each arm: its checks, and why its trials failed."""
+    # Its own part of the address keeps slashes apart; here it is only described.
+    del case
+    names = _below(request, "cases")
+    document = await _looked(service, run, lambda view, _: case_document(view, names[0]) if len(names) == 1 else None)
+    if document is None:
+        raise not_found("case")
+    return _answer(document)
 
 
 @router.get(
@@ -221,10 +253,10 @@ async def view_events(
 ) -> Response:
     """Get events of an attempt, from a place on."""
     folder = "/".join(_below(request, "events"))
-    found = await _looked(service, run, lambda view, _: events_document(view, folder, first, count))
-    if found is None:
+    document = await _looked(service, run, lambda view, _: events_document(view, folder, first, count))
+    if document is None:
         raise not_found("attempt")
-    return _answer(found)
+    return _answer(document)
 
 
 @router.get("/runs/{id}/files/{path:path}", response_class=FileResponse, responses={**_FILE, **problems(404, 422)})
@@ -243,13 +275,15 @@ async def view_comparison(
     caller: Reader, service: At, a: Annotated[str, Path(max_length=100)], b: Annotated[str, Path(max_length=100)]
 ) -> Response:
     """Get two runs beside each other."""
-    both = [await service.read(runs.get_run, caller.organisation_id, http.read_id(id_, "run")) for id_ in (a, b)]
+    pair = [await service.read(runs.get_run, caller.organisation_id, http.read_id(id_, "run")) for id_ in (a, b)]
 
     def work() -> CompareDocument:
-        found = [RunFolder.of(service.data_dir, run.id).record for run in both]
-        if None in found:
+        records = [RunFolder.of(service.data_dir, run.id).record for run in pair]
+        if None in records:
             raise not_found("record of one of these runs yet")
-        views = [RunView(record, name=run.id, private=True) for run, record in zip(both, found, strict=True) if record]
+        views = [
+            RunView(record, name=run.id, private=True) for run, record in zip(pair, records, strict=True) if record
+        ]
         return compare_document(views[0], views[1])
 
     return _answer(await in_thread(work))
@@ -264,15 +298,15 @@ async def view_history(caller: Reader, service: At, suite: Annotated[str, Path(m
     if by_id:
         await service.read(require_suite, caller.organisation_id, http.read_id(suite, "suite"))
     page, only = http.Page(MOST_POINTS, None), http.read_id(suite, "suite") if by_id else None
-    found, _ = await service.read(runs.list_runs, caller.organisation_id, page, suite_id=only, status=None)
+    suite_runs, _ = await service.read(runs.list_runs, caller.organisation_id, page, suite_id=only, status=None)
 
     def look() -> HistoryDocument:
-        folders = {run.id: RunFolder.of(service.data_dir, run.id).record for run in reversed(found) if run.ended}
+        folders = {run.id: RunFolder.of(service.data_dir, run.id).record for run in reversed(suite_runs) if run.ended}
         views = [RunView(folder, name=name, private=True) for name, folder in folders.items() if folder is not None]
-        own = views if by_id else [view for view in views if view.asked.suite == suite]
-        if not own and not by_id:
+        suite_views = views if by_id else [view for view in views if view.asked.suite == suite]
+        if not suite_views and not by_id:
             raise not_found("suite that was run")
-        return history_document(suite, own)
+        return history_document(suite, suite_views)
 
     return _answer(await in_thread(look))
 
@@ -293,31 +327,31 @@ async def _looked(service: Service, run: Run, look: Callable[[RunView, TrialView
 
 async def _previous(service: Service, run: Run) -> str | None:
     """Return the run of the same suite before that one."""
-    found, _ = await service.read(
+    earlier, _ = await service.read(
         runs.list_runs, run.organisation_id, http.Page(_MOST_RUNS, None), suite_id=run.suite_id, status="completed"
     )
-    return next((each.id for each in found if each.created_at < run.created_at), None)
+    return next((earlier_run.id for earlier_run in earlier if earlier_run.created_at < run.created_at), None)
 
 
-def _head(service: Service, run: Run) -> RunHead:
+def _head(service: Service, run: Run) -> ShownRun:
     record = RunFolder.of(service.data_dir, run.id).record
     if record is None:
-        found = RunHead(id=run.id, status=run.status)
+        head = ShownRun(id=run.id, status=run.status)
     else:
         views = _views.of(run.organisation_id)
         with views.lock:
-            found = views.head(run.id, record)
-    return _of_service(found, run)
+            head = views.head(run.id, record)
+    return _of_service(head, run)
 
 
-def _of_service(head: RunHead, run: Run) -> RunHead:
+def _of_service(head: ShownRun, run: Run) -> ShownRun:
     """Return a run with what only the service knows of it."""
-    found = msgspec.structs.replace(head, status=_status(head.status, run), label=run.label)
-    found.started_at = found.started_at or run.started_at
-    found.problem = found.problem or run.error
-    found.suite_id, found.suite_version, found.asked_by = run.suite_id, run.suite_version, run.asked_by
-    found.cancelling = run.cancel_requested_at is not None and not run.ended
-    return found
+    run_head = msgspec.structs.replace(head, status=_status(head.status, run), label=run.label)
+    run_head.started_at = run_head.started_at or run.started_at
+    run_head.problem = run_head.problem or run.error
+    run_head.suite_id, run_head.suite_version, run_head.asked_by = run.suite_id, run.suite_version, run.asked_by
+    run_head.cancelling = run.cancel_requested_at is not None and not run.ended
+    return run_head
 
 
 def _status(seen: RunStatus, run: Run) -> RunStatus:
@@ -340,8 +374,8 @@ def _key(parts: list[str]) -> RowKey:
 
 def _read_note(body: bytes, prefix: str) -> Note:
     try:
-        given = msgspec.convert(http.decode_json(body), NoteBody)
-        return new_note(given.text, given.verdict, given.by or prefix)
+        note_body = msgspec.convert(http.decode_json(body), NoteBody)
+        return new_note(note_body.text, note_body.verdict, note_body.by or prefix)
     except msgspec.ValidationError as error:
         raise invalid_request(("", str(error))) from None
     except UsageError as error:

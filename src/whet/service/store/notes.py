@@ -8,9 +8,9 @@ import msgspec
 from sqlalchemy import Connection, delete, func, insert, select
 
 from whet.record.notes import Note, Notes
-from whet.record.rows import RowKey
+from whet.record.read.rows import RowKey
 from whet.service.database import notes, now_us
-from whet.service.refusals import Refused, not_found
+from whet.service.errors import Refused, not_found
 
 # More than people write by hand.
 _MOST_NOTES = 10_000
@@ -18,11 +18,11 @@ _MOST_NOTES = 10_000
 
 def notes_of(connection: Connection, run_id: str) -> Notes:
     """Return the notes on the trials of a run, oldest first."""
-    found: dict[RowKey, tuple[Note, ...]] = {}
+    notes_by_trial: dict[RowKey, tuple[Note, ...]] = {}
     for row in connection.execute(select(notes).where(notes.c.run_id == run_id).order_by(notes.c.created_us)):
         key = msgspec.json.decode(row.trial, type=RowKey)
-        found[key] = (*found.get(key, ()), _note(row))
-    return found
+        notes_by_trial[key] = (*notes_by_trial.get(key, ()), _note(row))
+    return notes_by_trial
 
 
 def _note(row: Any) -> Note:
@@ -52,8 +52,8 @@ def add_note(connection: Connection, run_id: str, key: RowKey, note: Note) -> No
 
 def remove_note(connection: Connection, run_id: str, key: RowKey, note_id: str) -> None:
     """Remove a note; refuses one that is not there."""
-    gone = connection.execute(
+    result = connection.execute(
         delete(notes).where(notes.c.run_id == run_id, notes.c.id == note_id, notes.c.trial == msgspec.json.encode(key))
     )
-    if gone.rowcount != 1:
+    if result.rowcount != 1:
         raise not_found("note")

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from whet.record.chain import is_tried_again
 from whet.record.folder import JOURNAL_FILE, RESULTS_FILE, write_atomically
-from whet.record.recorded_run import journal_lines, run_folders
+from whet.record.journal.chain import is_tried_again
+from whet.record.read.run import journal_lines, run_folders
 from whet.record.run_file import read_run_file
 from whet.service.database import Database
-from whet.service.runs import NewEvent, add_events
+from whet.service.store.runs import NewEvent, add_events
 
 # The settings of the operator, and a file that is of no use to callers.
 _PRIVATE = ("run.json", ".lock")
@@ -71,11 +71,11 @@ class RunFolder:
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_PRINTED))
-                printed = file.read(_MOST_PRINTED).decode(errors="replace")
+                output = file.read(_MOST_PRINTED).decode(errors="replace")
         except OSError:
             return ""
-        lines = [line for line in printed.splitlines() if line.startswith(("error[", "  "))]
-        return "\n".join(lines or printed.splitlines()[-5:])
+        lines = [line for line in output.splitlines() if line.startswith(("error[", "  "))]
+        return "\n".join(lines or output.splitlines()[-5:])
 
     def files(self) -> Iterator[tuple[str, int]]:
         """Yield the path, as callers call it, and the size of each file."""
@@ -109,10 +109,10 @@ class RunFolder:
 def _size(file: Path) -> int | None:
     """Return the size of a file; None if it is missing, not a regular file, or has an impossible name."""
     try:
-        seen = file.lstat()
+        status = file.lstat()
     except OSError:
         return None
-    return seen.st_size if stat.S_ISREG(seen.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 class Tail:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -16,8 +15,8 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from whet.model.comparison import Decision
 from whet.service.database import Status, now_us, run_events, runs
+from whet.service.errors import not_found
 from whet.service.http import Moment, NextCursor, Page, Strict
-from whet.service.refusals import not_found
 
 Outcome = Literal["passed", "failed", "errored", "compared"]
 _EVENTS_AT_ONCE = 500
@@ -105,7 +104,7 @@ class Run(Strict):
     @classmethod
     def of(cls, row: Any) -> Run:
         """Return the run in a row of the table."""
-        asked: dict[str, Any] = msgspec.json.decode(row.request)
+        request: dict[str, Any] = msgspec.json.decode(row.request)
         # Our own rows need no validation.
         return cls.model_construct(
             organisation_id=row.organisation_id,
@@ -115,8 +114,8 @@ class Run(Strict):
             status=row.status,
             outcome=row.outcome,
             # A request leaves out what is null, and what an old version did not know.
-            **{name: asked.get(name) for name in ("runner", "skill", "skill_label", "arm", "trials", "asked_by")},
-            arms=[_arm(each) for each in asked["arms"]] if asked.get("arms") else None,
+            **{name: request.get(name) for name in ("runner", "skill", "skill_label", "arm", "trials", "asked_by")},
+            arms=[_arm(arm) for arm in request["arms"]] if request.get("arms") else None,
             label=row.label,
             summary=msgspec.json.decode(row.summary) if row.summary is not None else None,
             error=row.error.decode() if row.error is not None else None,
@@ -154,8 +153,7 @@ class RunPage(Strict):
     next_cursor: NextCursor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended; `error` is for people."""
 
     status: Status
@@ -167,8 +165,7 @@ class Ending:
     previous: Previous | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(msgspec.Struct, frozen=True):
     """An event to add; one with the same `mark` is added only once."""
 
     mark: str
@@ -180,7 +177,7 @@ def add_events(connection: Connection, run_id: str, events: Sequence[NewEvent]) 
     """Append those of *events* that are new, and return how many they are."""
     if not events:
         return 0
-    # This locks the row of the run, so that no other transaction numbers events at the same time.
+    # The update locks the row of the run, so that no other transaction numbers events at the same time.
     count = connection.execute(
         update(runs).where(runs.c.id == run_id).values(event_count=runs.c.event_count).returning(runs.c.event_count)
     ).scalar_one()
@@ -290,8 +287,8 @@ def waiting_with(connection: Connection, organisation_id: str, skill: str) -> st
 
 def named_skills(request: bytes) -> set[str]:
     """Return the skills that the request of a run names, also those of its arms."""
-    asked: dict[str, Any] = msgspec.json.decode(request)
-    return {each["skill"] for each in (asked, *asked.get("arms", ())) if each.get("skill") is not None}
+    document: dict[str, Any] = msgspec.json.decode(request)
+    return {part["skill"] for part in (document, *document.get("arms", ())) if part.get("skill") is not None}
 
 
 def count_by_status(connection: Connection) -> dict[str, int]:
@@ -303,10 +300,10 @@ def count_by_status(connection: Connection) -> dict[str, int]:
 
 def start_run(connection: Connection, id_: str) -> bool:
     """Take a run out of the queue; returns False if it is not there any more."""
-    started = connection.execute(
+    result = connection.execute(
         update(runs).where(runs.c.id == id_, runs.c.status == "queued").values(status="running", started_us=now_us())
     )
-    if started.rowcount != 1:
+    if result.rowcount != 1:
         return False
     add_events(connection, id_, [NewEvent("started", "run_started")])
     return True
@@ -316,15 +313,15 @@ def cancel_run(connection: Connection, organisation_id: str, id_: str) -> Run:
     """End a run that waits, and mark one that is running to be cancelled."""
     # Refuses a run of another organisation.
     get_run(connection, organisation_id, id_)
-    marked = update(runs).where(runs.c.id == id_, runs.c.cancel_us.is_(None)).values(cancel_us=now_us())
-    connection.execute(marked.where(runs.c.status.in_(("queued", "running"))))
+    mark = update(runs).where(runs.c.id == id_, runs.c.cancel_us.is_(None)).values(cancel_us=now_us())
+    connection.execute(mark.where(runs.c.status.in_(("queued", "running"))))
     end_run(connection, id_, Ending(status="cancelled"), only_from="queued")
     return get_run(connection, organisation_id, id_)
 
 
 def end_run(connection: Connection, id_: str, ending: Ending, *, only_from: Status = "running") -> bool:
     """Store how a run ended; returns False if it has ended before."""
-    ended = connection.execute(
+    result = connection.execute(
         update(runs)
         .where(runs.c.id == id_, runs.c.status == only_from)
         .values(
@@ -337,7 +334,7 @@ def end_run(connection: Connection, id_: str, ending: Ending, *, only_from: Stat
             ended_us=now_us(),
         )
     )
-    if ended.rowcount != 1:
+    if result.rowcount != 1:
         return False
     payload = {"status": ending.status, "outcome": ending.outcome, "error": ending.error}
     add_events(connection, id_, [NewEvent("ended", f"run_{ending.status}", msgspec.json.encode(payload))])

@@ -8,29 +8,29 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from msgspec.structs import replace
 from pydantic import Field
 from sqlalchemy import Connection, delete, insert, select, update
 
 from whet.errors import PackageError
-from whet.ground.copying import remove_tree
-from whet.ground.fetching import fetch
-from whet.ground.package_settings import PackageLimits
-from whet.ground.unpacking import unpack
-from whet.ground.workspaces import MANIFEST, read_manifest
+from whet.packages.fetch import fetch
+from whet.packages.settings import PackageLimits
+from whet.packages.unpack import unpack
 from whet.reading.documents import DocumentError, TooMuch
 from whet.reading.paths import REMOTE
 from whet.reading.paths import reference_problem as remote_problem
 from whet.service.database import bundles, now_us
+from whet.service.errors import Refused, not_found, worded
 from whet.service.http import Moment, NextCursor, Strict
 from whet.service.quotas import refuse_over_quota
-from whet.service.refusals import Refused, not_found, worded
-from whet.service.run_folder import RunFolder
-from whet.service.runs import Run, shown_time, waiting_with
 from whet.service.service import Service, in_thread
+from whet.service.store.run_folder import RunFolder
+from whet.service.store.runs import Run, shown_time, waiting_with
+from whet.workspace.copy import remove_tree
+from whet.workspace.make import MANIFEST, read_manifest
 
 UPLOADED = "sha256:"
 LABELLED = "label:"
@@ -79,8 +79,8 @@ class SkillPage(Strict):
 
 def uploaded_digest(reference: str) -> str | None:
     """Return the digest in a reference to an uploaded archive."""
-    matched = _DIGEST.fullmatch(reference)
-    return matched[1] if matched else None
+    match = _DIGEST.fullmatch(reference)
+    return match[1] if match else None
 
 
 def labelled(reference: str) -> str | None:
@@ -93,8 +93,8 @@ def reference_problem(reference: str) -> str | None:
     if uploaded_digest(reference) is not None or labelled(reference) is not None:
         return None
     if not reference.lower().startswith(REMOTE):
-        known = ", ".join(REMOTE)
-        return f"must begin with one of {known}, or be sha256:DIGEST or label:NAME of an uploaded archive"
+        prefixes = ", ".join(REMOTE)
+        return f"must begin with one of {prefixes}, or be sha256:DIGEST or label:NAME of an uploaded archive"
     return remote_problem(reference, remote_only=True)
 
 
@@ -124,7 +124,7 @@ def digest_of_label(connection: Connection, organisation_id: str, label: str) ->
     return connection.execute(query).scalar()
 
 
-def hold_bundle(connection: Connection, organisation_id: str, sha256: str) -> bool:
+def lock_bundle(connection: Connection, organisation_id: str, sha256: str) -> bool:
     """Return whether the organisation has this archive, and keep it from being deleted during this transaction."""
     query = select(bundles.c.sha256).where(_one(organisation_id, sha256)).with_for_update(read=True)
     return connection.execute(query).first() is not None
@@ -132,8 +132,8 @@ def hold_bundle(connection: Connection, organisation_id: str, sha256: str) -> bo
 
 def add_bundle(connection: Connection, organisation_id: str, sha256: str, size: int) -> None:
     """Note that the organisation has uploaded this archive, unless that is noted already."""
-    known = connection.execute(select(bundles.c.sha256).where(_one(organisation_id, sha256))).first()
-    if known is None:
+    row = connection.execute(select(bundles.c.sha256).where(_one(organisation_id, sha256))).first()
+    if row is None:
         connection.execute(
             insert(bundles).values(organisation_id=organisation_id, sha256=sha256, size=size, created_us=now_us())
         )
@@ -154,14 +154,14 @@ def delete_bundle(service: Service, organisation_id: str, sha256: str) -> Skill:
     # With an upload of the same archive in between, there would be a row without a file.
     with service.bundle_lock:
         with service.database.writing() as connection:
-            found = get_bundle(connection, organisation_id, sha256)
+            bundle = get_bundle(connection, organisation_id, sha256)
             # First, so that a request for a run with it waits until we have decided.
             connection.execute(delete(bundles).where(_one(organisation_id, sha256)))
             waiting = waiting_with(connection, organisation_id, f"{UPLOADED}{sha256}")
             if waiting is not None:
                 raise Refused(409, f"the run {waiting} needs this skill, and has not ended")
         _remove_files(service.data_dir, organisation_id, sha256)
-    return found
+    return bundle
 
 
 def _remove_files(data_dir: Path, organisation_id: str, sha256: str) -> None:
@@ -204,7 +204,7 @@ def keep_bundle(service: Service, organisation_id: str, upload: BinaryIO) -> Ski
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = archive.stat().st_size
         with service.bundle_lock, service.database.writing() as connection:
-            if not hold_bundle(connection, organisation_id, digest):
+            if not lock_bundle(connection, organisation_id, digest):
                 refuse_over_quota(connection, service.limits.quota, organisation_id, more_bytes=size)
             add_bundle(connection, organisation_id, digest, size)
             archive.replace(folder / f"{digest}{_suffix(archive)}")
@@ -244,8 +244,8 @@ async def fetch_skills(service: Service, run: Run, folder: RunFolder) -> list[Pa
     """Return the archive of the skill of *run*, then that of each arm; None if it names none. They never change."""
     arms = [None if arm.skill == WITHOUT else arm.skill for arm in run.arms or ()]
     stems = ["skill", *(f"skill-{number}" for number in range(1, len(arms) + 1))]
-    named = zip([run.skill, *arms], stems, strict=True)
-    return [await _fetch(service, run, folder, reference, stem) for reference, stem in named]
+    references = zip([run.skill, *arms], stems, strict=True)
+    return [await _fetch(service, run, folder, reference, stem) for reference, stem in references]
 
 
 async def _fetch(service: Service, run: Run, folder: RunFolder, reference: str | None, stem: str) -> Path | None:
@@ -276,15 +276,15 @@ async def _download(service: Service, reference: str, archive: Path) -> None:
 
 
 def _copy(folder: Path, digest: str, target: Path) -> None:
-    kept = next(folder.glob(f"{digest}.*"), None)
-    if kept is None:
+    archive = next(folder.glob(f"{digest}.*"), None)
+    if archive is None:
         raise SkillError(f"the skill bundle {UPLOADED}{digest} is gone; upload it again")
-    shutil.copyfile(kept, target)
+    shutil.copyfile(archive, target)
 
 
 def _take(archive: Path, folder: RunFolder, stem: str) -> Path:
     """Move the archive into the folder of the run, in one step."""
-    own = folder.path / f"{stem}{_suffix(archive)}"
-    archive.replace(own)
+    target = folder.path / f"{stem}{_suffix(archive)}"
+    archive.replace(target)
     remove_tree(archive.parent)
-    return own
+    return target

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -26,18 +25,25 @@ from sqlalchemy import (
 from whet.errors import Problem, SuiteError
 from whet.model.eval_cases import EvalSuite, TriggerQuery, competitor_of
 from whet.service.database import now_us, runs, suite_versions, suites
+from whet.service.errors import Refused, not_found
 from whet.service.http import Page, split_page
-from whet.service.refusals import Refused, not_found
-from whet.service.runs import shown_time
 from whet.service.service import reasons_against
-from whet.suites.eval_documents import Need, needs_of, not_runnable_reasons, read_patch, read_suite, suite_kind, to_json
+from whet.service.store.runs import shown_time
+from whet.suites.evals.documents import (
+    Need,
+    needs_of,
+    not_runnable_reasons,
+    read_patch,
+    read_suite,
+    suite_kind,
+    to_json,
+)
 
 _MOST_DETAILS = 200
 _DEFAULTS: dict[str, Any] = {"name": "", "source_id": None, "supports_no_skill": False, "resource_limits_json": {}}
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSuite:
+class StoredSuite(msgspec.Struct, frozen=True):
     """One version of a suite: `head` is JSON of everything but the cases, and `cases` is empty in lists."""
 
     id: str
@@ -66,25 +72,25 @@ class StoredSuite:
     def shown(self, lacking: Mapping[Need, str]) -> dict[str, Any]:
         """Return the suite as callers see it on a server that lacks something."""
         head = msgspec.json.decode(self.head)
-        derived = head["derived"]
-        # These reasons are not stored, because they depend on the settings of the server.
-        reasons = [*derived["not_runnable_reasons"], *reasons_against(derived.pop("needs", ()), lacking)]
-        shown = {
+        facts = head["derived"]
+        # Reasons of the server are not stored, because they depend on the settings of the server.
+        reasons = [*facts["not_runnable_reasons"], *reasons_against(facts.pop("needs", ()), lacking)]
+        document = {
             "id": self.id,
             "version": self.version,
             **_DEFAULTS,
             **head["document"],
-            **derived,
+            **facts,
             "runnable": not reasons,
             "not_runnable_reasons": reasons,
             "created_at": shown_time(self.created_us),
             "updated_at": shown_time(self.updated_us),
         }
         if not self.cases:
-            return shown
-        del shown["case_count"]
+            return document
+        del document["case_count"]
         # As they are stored: decoding them takes the most time.
-        return {**shown, "cases_json": msgspec.Raw(self.cases)}
+        return {**document, "cases_json": msgspec.Raw(self.cases)}
 
 
 def read_document(value: Any) -> EvalSuite:
@@ -97,29 +103,26 @@ def read_document(value: Any) -> EvalSuite:
 
 
 def _without_paths(suite: EvalSuite) -> EvalSuite:
-    problems = [
-        Problem(
-            file="",
-            field=f"cases_json[{index}].competing_skills[{place}]",
-            message='must be a name with a description: "deploy: Ships it."',
-        )
-        for index, case in enumerate(suite.cases)
-        if isinstance(case, TriggerQuery)
-        for place, text in enumerate(case.competing_skills)
-        if competitor_of(text) is None
-    ]
+    problems: list[Problem] = []
+    for index, case in enumerate(suite.cases):
+        texts = case.competing_skills if isinstance(case, TriggerQuery) else ()
+        for place, text in enumerate(texts):
+            if competitor_of(text) is None:
+                field = f"cases_json[{index}].competing_skills[{place}]"
+                message = 'must be a name with a description: "deploy: Ships it."'
+                problems.append(Problem(file="", field=field, message=message))
     if problems:
         raise _invalid_suite(problems)
     return suite
 
 
 def _invalid_suite(problems: Sequence[Problem]) -> Refused:
-    found = [
+    all_details = [
         (problem.field or "", f"{problem.message}; {problem.hint}" if problem.hint else problem.message)
         for problem in problems
     ]
-    more = len(found) - _MOST_DETAILS
-    details = found[:_MOST_DETAILS] + ([("", f"and {more} more problems")] if more > 0 else [])
+    more = len(all_details) - _MOST_DETAILS
+    details = all_details[:_MOST_DETAILS] + ([("", f"and {more} more problems")] if more > 0 else [])
     return Refused(422, "the suite is not valid", details=details)
 
 
@@ -128,14 +131,14 @@ def encode_suite(suite: EvalSuite) -> tuple[bytes, bytes]:
     document = to_json(suite)
     cases = document.pop("cases_json")
     reasons = not_runnable_reasons(suite)
-    derived: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "suite_kind": suite_kind(suite.cases),
         "case_count": len(suite.cases),
         "runnable": not reasons,
         "not_runnable_reasons": reasons,
         "needs": needs_of(suite),
     }
-    return msgspec.json.encode({"document": document, "derived": derived}), msgspec.json.encode(cases)
+    return msgspec.json.encode({"document": document, "derived": facts}), msgspec.json.encode(cases)
 
 
 def create_suite(connection: Connection, organisation_id: str, head: bytes, cases: bytes) -> StoredSuite:
@@ -164,21 +167,21 @@ def delete_version(connection: Connection, stored: StoredSuite, version: int) ->
     """Delete an earlier version of a suite that the caller has locked; runs that have ended have their own copy."""
     if version == stored.version:
         raise Refused(409, "this is the newest version: delete the suite instead")
-    one = (suite_versions.c.suite_id == stored.id) & (suite_versions.c.version == version)
-    if connection.execute(select(suite_versions.c.version).where(one)).first() is None:
+    condition = (suite_versions.c.suite_id == stored.id) & (suite_versions.c.version == version)
+    if connection.execute(select(suite_versions.c.version).where(condition)).first() is None:
         raise not_found("version")
-    if not remove_versions(connection, one):
+    if not remove_versions(connection, condition):
         raise Refused(409, "a run that has not ended needs this version")
 
 
 def remove_versions(connection: Connection, chosen: ColumnElement[bool]) -> int:
     """Remove those of the *chosen* versions that no run has still to read, and return how many that are."""
-    needed = exists().where(
+    is_needed = exists().where(
         runs.c.suite_id == suite_versions.c.suite_id,
         runs.c.suite_version == suite_versions.c.version,
         runs.c.status.in_(("queued", "running")),
     )
-    return connection.execute(delete(suite_versions).where(chosen, ~needed)).rowcount
+    return connection.execute(delete(suite_versions).where(chosen, ~is_needed)).rowcount
 
 
 def of_deleted_suites() -> ColumnElement[bool]:
@@ -188,8 +191,8 @@ def of_deleted_suites() -> ColumnElement[bool]:
 
 def require_suite(connection: Connection, organisation_id: str, id_: str) -> None:
     """Raise Refused unless the organisation has such a suite, or had it."""
-    known = select(suites.c.id).where(suites.c.organisation_id == organisation_id, suites.c.id == id_)
-    if connection.execute(known).first() is None:
+    query = select(suites.c.id).where(suites.c.organisation_id == organisation_id, suites.c.id == id_)
+    if connection.execute(query).first() is None:
         raise not_found("suite")
 
 
@@ -217,9 +220,10 @@ def get_suite(
     """
     if lock:
         # A statement of its own, or PostgreSQL would join the suite after the wait with versions from before it.
-        connection.execute(select(suites.c.id).where(suites.c.id == id_).with_for_update())
-    asked = {"id": id_, "organisation_id": organisation_id, "version": version}
-    row = connection.execute(_one_suite(newest=version is None, deleted=deleted), asked).first()
+        # FOR NO KEY UPDATE: rows that refer to the suite may be added meanwhile. Otherwise requests end in a deadlock.
+        connection.execute(select(suites.c.id).where(suites.c.id == id_).with_for_update(key_share=True))
+    parameters = {"id": id_, "organisation_id": organisation_id, "version": version}
+    row = connection.execute(_one_suite(newest=version is None, deleted=deleted), parameters).first()
     if row is None:
         raise not_found("suite")
     return StoredSuite(*row)

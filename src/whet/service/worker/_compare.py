@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 from sqlalchemy import Connection, select
 
+from whet.decide.comparison import MARGIN
 from whet.errors import WhetError
-from whet.grade.comparison import MARGIN
-from whet.model import wire
+from whet.model import codec
 from whet.model.comparison import CaseChange, Comparison, RunSamples
 from whet.model.eval_cases import EvalCase
 from whet.model.grade import UNEXPECTED
 from whet.reading.files import read_file
-from whet.record.recorded_run import read_run
-from whet.report.between_runs import compare_across
-from whet.report.comparison import sentence
+from whet.record.read.run import read_run
+from whet.report.decisions.between_runs import compare_across
+from whet.report.decisions.words import sentence
 from whet.service.database import runs
-from whet.service.run_folder import RunFolder
-from whet.service.runs import Decided, Moved, Previous, Run
 from whet.service.service import Service
-from whet.suites.eval_documents import read_suite
-from whet.suites.evals import case_ids
+from whet.service.store.run_folder import RunFolder
+from whet.service.store.runs import Decided, Moved, Previous, Run
+from whet.suites.evals.documents import read_suite
+from whet.suites.evals.format import case_ids
 
 log = logging.getLogger("whet.service")
 # How many earlier runs to look at for one that was asked the same.
@@ -42,8 +42,10 @@ def find_previous(connection: Connection, run: Run) -> Run | None:
         .order_by(runs.c.created_us.desc(), runs.c.id.desc())
         .limit(_LOOKED_AT)
     )
-    asked = _asked(run)
-    return next((found for row in connection.execute(earlier) if _asked(found := Run.of(row)) == asked), None)
+    request = _asked(run)
+    return next(
+        (earlier_run for row in connection.execute(earlier) if _asked(earlier_run := Run.of(row)) == request), None
+    )
 
 
 def _asked(run: Run) -> tuple[object, ...]:
@@ -58,13 +60,13 @@ def compare_with_previous(service: Service, run: Run) -> Previous | None:
     if before is None:
         return None
     try:
-        found = _compared(RunFolder.of(service.data_dir, before.id), RunFolder.of(service.data_dir, run.id))
-        failing, passing, decisions, moved, refused = found
+        changes = _compared(RunFolder.of(service.data_dir, before.id), RunFolder.of(service.data_dir, run.id))
+        failing, passing, decisions, moves, refusal = changes
     except (WhetError, OSError, msgspec.MsgspecError) as error:
         log.warning("run %s cannot be compared with run %s: %s", run.id, before.id, type(error).__name__)
         # Callers do not know our paths.
-        said = str(error).replace(str(service.data_dir), "") if isinstance(error, WhetError) else "files are missing"
-        failing, passing, decisions, moved, refused = [], [], [], [], said
+        reason = str(error).replace(str(service.data_dir), "") if isinstance(error, WhetError) else "files are missing"
+        failing, passing, decisions, moves, refusal = [], [], [], [], reason
     return Previous(
         run_id=before.id,
         suite_version=before.suite_version,
@@ -72,28 +74,28 @@ def compare_with_previous(service: Service, run: Run) -> Previous | None:
         newly_failing=failing,
         newly_passing=passing,
         decisions=decisions,
-        moved=moved,
-        refused=refused,
+        moved=moves,
+        refused=refusal,
     )
 
 
 def _compared(old: RunFolder, new: RunFolder) -> tuple[list[str], list[str], list[Decided], list[Moved], str | None]:
-    same = _same_cases(old, new)
-    if not same:
+    cases = _same_cases(old, new)
+    if not cases:
         return [], [], [], [], "no case is the same in both versions of the suite"
-    failing, passing = _newly(_ends(old, same), _ends(new, same))
+    failing, passing = _newly(_ends(old, cases), _ends(new, cases))
     if old.record is None or new.record is None:
         return failing, passing, [], [], "one of the runs has no record"
     before, after = (
-        _candidates(replace(read_run(record).samples(), name=name), same)
+        _candidates(replace(read_run(record).samples(), name=name), cases)
         for record, name in ((old.record, _BEFORE), (new.record, _NOW))
     )
-    found = compare_across(before, after, margin=MARGIN, shared=True).comparisons
+    comparisons = compare_across(before, after, margin=MARGIN, shared=True).comparisons
     # With one arm only, it is named as its run.
-    arms = [each.candidate.removeprefix(_NOW).strip() or after.names[0] for each in found]
-    decisions = [_decided(each, arm) for each, arm in zip(found, arms, strict=True)]
-    moved = [case for each, arm in zip(found, arms, strict=True) for case in _moved(each, arm)]
-    return failing, passing, decisions, moved, None
+    arms = [comparison.candidate.removeprefix(_NOW).strip() or after.names[0] for comparison in comparisons]
+    decisions = [_decided(comparison, arm) for comparison, arm in zip(comparisons, arms, strict=True)]
+    moves = [case for comparison, arm in zip(comparisons, arms, strict=True) for case in _moved(comparison, arm)]
+    return failing, passing, decisions, moves, None
 
 
 def _same_cases(old: RunFolder, new: RunFolder) -> frozenset[str]:
@@ -107,18 +109,18 @@ def _cases(folder: RunFolder) -> dict[str, EvalCase]:
     return dict(zip(case_ids(suite.cases), suite.cases, strict=True))
 
 
-class _Execution(msgspec.Struct):
+class _ExecutionEnd(msgspec.Struct):
     status: str
 
 
-class _Case(msgspec.Struct):
+class _CaseEnd(msgspec.Struct):
     id: str
     passed: bool
-    executions: list[_Execution]
+    executions: list[_ExecutionEnd]
 
 
-class _Results(msgspec.Struct):
-    cases: list[_Case]
+class _RunEnds(msgspec.Struct):
+    cases: list[_CaseEnd]
 
 
 def _ends(folder: RunFolder, same: frozenset[str]) -> dict[str, bool]:
@@ -126,29 +128,29 @@ def _ends(folder: RunFolder, same: frozenset[str]) -> dict[str, bool]:
     path = folder.results
     if path is None:
         return {}
-    cases = wire.decode_file(path, _Results).cases
+    cases = codec.decode_file(path, _RunEnds).cases
     return {
         case.id: case.passed
         for case in cases
-        if case.id in same and (case.passed or any(each.status in UNEXPECTED for each in case.executions))
+        if case.id in same and (case.passed or any(execution.status in UNEXPECTED for execution in case.executions))
     }
 
 
 def _newly(before: dict[str, bool], after: dict[str, bool]) -> tuple[list[str], list[str]]:
-    changed = [case for case, passed in after.items() if before.get(case, passed) is not passed]
-    return [case for case in changed if not after[case]], [case for case in changed if after[case]]
+    changes = [case for case, is_pass in after.items() if before.get(case, is_pass) is not is_pass]
+    return [case for case in changes if not after[case]], [case for case in changes if after[case]]
 
 
 def _candidates(samples: RunSamples, cases: frozenset[str]) -> RunSamples:
     """Return the trials of these cases, without the baseline: it is there to compare arms of one run."""
     names = samples.names[1:] or samples.names
-    arms = (replace(arm, trials=tuple(each for each in arm.trials if each.case in cases)) for arm in samples.arms)
+    arms = (replace(arm, trials=tuple(trial for trial in arm.trials if trial.case in cases)) for arm in samples.arms)
     return replace(samples, arms=tuple(arm for arm in arms if arm.arm in names and arm.trials))
 
 
 def _decided(found: Comparison, arm: str) -> Decided:
     alone = found.candidate == _NOW
-    named = found if alone else replace(found, candidate=arm, baseline=f"{arm} in {_BEFORE}")
+    comparison = found if alone else replace(found, candidate=arm, baseline=f"{arm} in {_BEFORE}")
     return Decided(
         arm=arm,
         runner=found.runner,
@@ -156,7 +158,7 @@ def _decided(found: Comparison, arm: str) -> Decided:
         difference=found.difference,
         low=found.low,
         high=found.high,
-        said=sentence(named),
+        said=sentence(comparison),
     )
 
 
@@ -164,8 +166,8 @@ def _moved(found: Comparison, arm: str) -> Iterator[Moved]:
     def weighed(case: CaseChange) -> tuple[bool, float]:
         return case.may_be_chance, -abs(case.value) * case.weight
 
-    moved = [case for case in found.cases if case.value]
-    for case in sorted(moved, key=weighed)[:_MOST_MOVED]:
+    cases = [case for case in found.cases if case.value]
+    for case in sorted(cases, key=weighed)[:_MOST_MOVED]:
         yield Moved(
             case=case.case,
             arm=arm,

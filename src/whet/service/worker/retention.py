@@ -14,14 +14,14 @@ import anyio
 from sqlalchemy import Connection, delete, func, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from whet.ground.copying import remove_tree
-from whet.service.bundles import delete_bundle, uploaded_digest
 from whet.service.database import bundles, idempotency, metadata, now_us, runs, suites
-from whet.service.refusals import Refused
-from whet.service.run_folder import RunFolder
-from whet.service.runs import Run, get_run, named_skills
+from whet.service.errors import Refused
 from whet.service.service import RETENTION, Retention, Service, in_thread
-from whet.service.suites import of_deleted_suites, remove_versions
+from whet.service.store.run_folder import RunFolder
+from whet.service.store.runs import Run, get_run, named_skills
+from whet.service.store.skills import delete_bundle, uploaded_digest
+from whet.service.store.suites import of_deleted_suites, remove_versions
+from whet.workspace.copy import remove_tree
 
 log = logging.getLogger("whet.service")
 _DAY_US = 24 * 3600 * 1_000_000
@@ -41,8 +41,8 @@ def delete_run(connection: Connection, organisation_id: str, id_: str) -> Run:
 
 
 def _mark(connection: Connection, id_: str) -> bool:
-    wanted = update(runs).where(runs.c.id == id_, _ENDED, runs.c.deleted_us.is_(None))
-    return connection.execute(wanted.values(deleted_us=now_us())).rowcount == 1
+    mark = update(runs).where(runs.c.id == id_, _ENDED, runs.c.deleted_us.is_(None))
+    return connection.execute(mark.values(deleted_us=now_us())).rowcount == 1
 
 
 def _remove(service: Service, run_id: str) -> None:
@@ -89,15 +89,15 @@ def _expired(connection: Connection, wanted: Retention) -> list[tuple[str, str]]
         .subquery()
     )
     place = func.row_number().over(partition_by=runs.c.suite_id, order_by=(runs.c.created_us.desc(), runs.c.id.desc()))
-    numbered = select(runs, place.label("place")).where(_ENDED, runs.c.deleted_us.is_(None)).subquery()
+    ranking = select(runs, place.label("place")).where(_ENDED, runs.c.deleted_us.is_(None)).subquery()
     limits = []
     if wanted.days is not None:
-        limits.append(numbered.c.ended_us < now_us() - wanted.days * _DAY_US)
+        limits.append(ranking.c.ended_us < now_us() - wanted.days * _DAY_US)
     if wanted.runs is not None:
-        limits.append(numbered.c.place > wanted.runs)
+        limits.append(ranking.c.place > wanted.runs)
     query = (
-        select(numbered.c.organisation_id, numbered.c.id)
-        .outerjoin(last, (last.c.suite_id == numbered.c.suite_id) & (last.c.created_us == numbered.c.created_us))
+        select(ranking.c.organisation_id, ranking.c.id)
+        .outerjoin(last, (last.c.suite_id == ranking.c.suite_id) & (last.c.created_us == ranking.c.created_us))
         .where(last.c.suite_id.is_(None), or_(*limits))
     )
     return [(row[0], row[1]) for row in connection.execute(query)]
@@ -111,43 +111,43 @@ def _unused_skills(connection: Connection, before_us: int) -> list[tuple[str, st
     candidates = {(row[0], row[1]) for row in connection.execute(old)}
     if not candidates:
         return []
-    kept = select(runs.c.organisation_id, runs.c.request).where(runs.c.deleted_us.is_(None))
-    for organisation_id, request in connection.execute(kept):
+    query = select(runs.c.organisation_id, runs.c.request).where(runs.c.deleted_us.is_(None))
+    for organisation_id, request in connection.execute(query):
         candidates -= {(organisation_id, uploaded_digest(skill) or "") for skill in named_skills(request)}
     return sorted(candidates)
 
 
 def tidy(service: Service) -> None:
-    """Delete what is kept for long enough, finish what was begun, and measure runs of an older whet."""
-    limited = service.retention != Retention()
-    if limited:
+    """Delete what is kept for long enough, and finish what was begun."""
+    has_limits = service.retention != Retention()
+    if has_limits:
         with service.database.reading() as connection:
-            expired = _expired(connection, service.retention)
-        for organisation_id, id_ in expired:
+            old_runs = _expired(connection, service.retention)
+        for organisation_id, id_ in old_runs:
             with service.database.writing() as connection:
                 _mark(connection, id_)
             log.info("run %s deleted by retention, of organisation %s", id_, organisation_id)
     _finish(service)
     with service.database.writing() as connection:
-        # Those that a run had still to read when their suite was deleted.
+        # The versions that a run had still to read when their suite was deleted.
         remove_versions(connection, of_deleted_suites())
-    if limited:
+    if has_limits:
         _tidy_skills(service)
 
 
 def _finish(service: Service) -> None:
     with service.database.reading() as connection:
-        marked = list(connection.execute(select(runs.c.id).where(runs.c.deleted_us.is_not(None))).scalars())
-        unmeasured = list(
+        deletions = list(connection.execute(select(runs.c.id).where(runs.c.deleted_us.is_not(None))).scalars())
+        without_size = list(
             connection.execute(
                 select(runs.c.id).where(_ENDED, runs.c.bytes.is_(None), runs.c.deleted_us.is_(None))
             ).scalars()
         )
-    for id_ in marked:
+    for id_ in deletions:
         # A server that is asked to end must not remove thousands of runs first. The next one goes on.
         if not service.notices.stopping:
             _remove(service, id_)
-    for id_ in unmeasured:
+    for id_ in without_size:
         size = folder_bytes(RunFolder.of(service.data_dir, id_).path)
         with service.database.writing() as connection:
             connection.execute(update(runs).where(runs.c.id == id_).values(bytes=size))
@@ -157,8 +157,8 @@ def _tidy_skills(service: Service) -> None:
     days = service.retention.days
     age_us = _YOUNGEST_SKILL_US if days is None else max(days * _DAY_US, _YOUNGEST_SKILL_US)
     with service.database.reading() as connection:
-        unused = _unused_skills(connection, now_us() - age_us)
-    for organisation_id, sha256 in unused:
+        archives = _unused_skills(connection, now_us() - age_us)
+    for organisation_id, sha256 in archives:
         try:
             delete_bundle(service, organisation_id, sha256)
         except Refused:
@@ -170,10 +170,10 @@ def _tidy_skills(service: Service) -> None:
 async def keep(service: Service) -> None:
     """Tidy now, whenever a run ends or is deleted, and every hour, until we are cancelled."""
     while not service.notices.stopping:
-        changed = service.notices.listen(RETENTION)
+        notice = service.notices.listen(RETENTION)
         try:
             await in_thread(tidy, service)
         except SQLAlchemyError as error:
             log.warning("the database does not answer: %s", type(error).__name__)
         with anyio.move_on_after(_LOOK_S):
-            await changed.wait()
+            await notice.wait()

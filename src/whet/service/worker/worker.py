@@ -6,12 +6,9 @@ import errno
 import logging
 import os
 import shutil
-import signal
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +16,20 @@ import anyio
 import anyio.lowlevel
 import msgspec
 from anyio.abc import Process
+from msgspec.structs import replace
 
-from whet.ground.wardens import kill_marked
-from whet.model import wire
+from whet.model import codec
 from whet.model.run import NO_AGENT
-from whet.run.parts import HIDDEN_VARIABLE
-from whet.service.bundles import WITHOUT, SkillError, fetch_skills
-from whet.service.comparing import compare_with_previous
-from whet.service.keeping import folder_bytes
-from whet.service.run_folder import RunFolder, Tail
-from whet.service.runs import Ending, Outcome, Queue, Run, end_run, get_run, running_runs
+from whet.run.children import child_command, end_child
+from whet.run.context import HIDDEN_VARIABLE
+from whet.sandbox.process.pool import kill_marked
 from whet.service.service import MB, QUEUE, RETENTION, Service, in_thread, persistently, work_for
-from whet.service.suites import get_suite
+from whet.service.store.run_folder import RunFolder, Tail
+from whet.service.store.runs import Ending, Outcome, Queue, Run, end_run, get_run, running_runs
+from whet.service.store.skills import WITHOUT, SkillError, fetch_skills
+from whet.service.store.suites import get_suite
+from whet.service.worker._compare import compare_with_previous
+from whet.service.worker.retention import folder_bytes
 
 log = logging.getLogger("whet.service")
 # In the environment of everything that a run starts, so that its remains can be found after a crash.
@@ -42,8 +41,6 @@ _OUTCOMES: dict[int, Outcome] = {0: "passed", 1: "failed", 3: "errored"}
 # Exit codes after which another try would end the same way: something must be corrected.
 _FINAL = (2, 70)
 _NOT_IN_SUMMARY = ("cases", "suite_path", "record")
-# A run gives its agents two seconds to end. The second signal ends everything at once.
-_ENDING_PATIENCE_S = (15.0, 5.0)
 # How often a run is started if something else ends its process, such as the system for lack of memory.
 _MOST_STARTS = 3
 _LOOK_S = 0.2
@@ -78,13 +75,13 @@ async def dispatch(service: Service) -> None:
 
 async def _next(service: Service, queue: Queue) -> Run:
     while True:
-        changed = service.notices.listen(QUEUE)
+        notice = service.notices.listen(QUEUE)
         run = await persistently(lambda: service.write(queue.take))
         if run is not None:
             log.info("run %s started", run.id)
             service.notices.notify(run.id)
             return run
-        await changed.wait()
+        await notice.wait()
         # The server wakes us when it stops, too. This lets it cancel us.
         await anyio.lowlevel.checkpoint()
 
@@ -104,10 +101,10 @@ async def work_on(service: Service, run: Run) -> None:
         log.exception("run %s failed inside the service", run.id)
         ending = Ending(status="failed", error="the service could not carry out this run; its log says why")
     size = await in_thread(folder_bytes, folder.path)
-    ended = replace(ending, bytes=size, error=ending.error and service.without_places(ending.error))
-    await persistently(lambda: service.write(end_run, run.id, ended))
-    verdict = f", {ended.outcome}" if ended.outcome else ""
-    log.info("run %s ended after %.1f s: %s%s", run.id, time.monotonic() - began, ended.status, verdict)
+    stored_ending = replace(ending, bytes=size, error=ending.error and service.without_places(ending.error))
+    await persistently(lambda: service.write(end_run, run.id, stored_ending))
+    verdict = f", {stored_ending.outcome}" if stored_ending.outcome else ""
+    log.info("run %s ended after %.1f s: %s%s", run.id, time.monotonic() - began, stored_ending.status, verdict)
     for name in (run.id, QUEUE, RETENTION):
         service.notices.notify(name)
 
@@ -131,8 +128,8 @@ async def _bring_to_end(service: Service, run: Run, folder: RunFolder) -> Ending
                 raise
             ending = None
         # Nothing that failed on a full disk says anything about the run: its record can be resumed.
-        failed = ending is None or ending.status == "failed" or ending.outcome == "errored"
-        full = failed and not await _has_room(service)
+        is_failure = ending is None or ending.status == "failed" or ending.outcome == "errored"
+        full = is_failure and not await _has_room(service)
         if ending is not None and not full:
             return ending
         starts += not full
@@ -171,8 +168,8 @@ async def _prepare(service: Service, run: Run, folder: RunFolder) -> None:
 
 
 async def _is_cancelled(service: Service, run: Run) -> bool:
-    found = await persistently(lambda: service.read(get_run, run.organisation_id, run.id))
-    return found.cancel_requested_at is not None
+    current = await persistently(lambda: service.read(get_run, run.organisation_id, run.id))
+    return current.cancel_requested_at is not None
 
 
 @asynccontextmanager
@@ -182,11 +179,11 @@ async def _cancelling(service: Service, run: Run) -> AsyncIterator[anyio.Event]:
 
     async def watch() -> None:
         while not cancel.is_set():
-            changed = service.notices.listen(run.id)
+            notice = service.notices.listen(run.id)
             if await _is_cancelled(service, run):
                 cancel.set()
             else:
-                await changed.wait()
+                await notice.wait()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
@@ -237,31 +234,13 @@ async def _run_process(
             tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
-            await _end(process)
+            await end_child(process)
     return code
 
 
 async def _end_when(cancel: anyio.Event, process: Process) -> None:
     await cancel.wait()
-    await _end(process)
-
-
-async def _end(process: Process) -> None:
-    """Ask the process twice to end, then kill it and its group."""
-    for patience_s in _ENDING_PATIENCE_S:
-        if process.returncode is not None:
-            return
-        _signal(process.terminate)
-        with anyio.move_on_after(patience_s):
-            await process.wait()
-    if process.returncode is None:
-        _signal(lambda: os.killpg(process.pid, signal.SIGKILL))
-        await process.wait()
-
-
-def _signal(send: Callable[[], object]) -> None:
-    with suppress(ProcessLookupError):
-        send()
+    await end_child(process)
 
 
 def _command(service: Service, run: Run, folder: RunFolder, skills: Sequence[Path | None]) -> list[str]:
@@ -280,27 +259,26 @@ def _command(service: Service, run: Run, folder: RunFolder, skills: Sequence[Pat
         *(("--arm", arm) for arm in _arms(run, skills)),
         ("--trials", run.trials),
     ]
-    given = [part for name, value in options if value is not None for part in (name, str(value))]
+    option_words = [part for name, value in options if value is not None for part in (name, str(value))]
     again = ["--resume", str(record.relative_to(folder.path))] if record is not None else None
-    arguments = again or [folder.suite.name, *given]
+    arguments = again or [folder.suite.name, *option_words]
     reporters = ["--reporter", "terminal", "--reporter", f"markdown={folder.report.name}"]
-    child = [sys.executable, "-P", "-m", "whet.service.child", str(os.getpid()), str(service.run_memory_bytes)]
-    return [*child, "run", *arguments, *reporters]
+    return child_command(["run", *arguments, *reporters], most_bytes=service.run_memory_bytes)
 
 
 def _runners(run: Run) -> list[str | None]:
     """Return the runners of a run, each once."""
-    own = [arm.runner or run.runner for arm in run.arms or ()]
-    return list(dict.fromkeys(own or [run.runner]))
+    arm_runners = [arm.runner or run.runner for arm in run.arms or ()]
+    return list(dict.fromkeys(arm_runners or [run.runner]))
 
 
 def _arms(run: Run, skills: Sequence[Path | None]) -> Iterator[str]:
     """Yield each arm as `--arm` takes it. Archives are named from the folder of the run: its path may have a comma."""
-    arms, (shared, *own) = run.arms or [], skills
-    for arm, archive in zip(arms, own, strict=True):
-        skill = None if arm.skill == WITHOUT else archive or shared
+    arms, (run_skill, *arm_skills) = run.arms or [], skills
+    for arm, archive in zip(arms, arm_skills, strict=True):
+        skill = None if arm.skill == WITHOUT else archive or run_skill
         parts = [f"skill:{skill.name if skill is not None else WITHOUT}"]
-        if any(each.runner for each in arms):
+        if any(other_arm.runner for other_arm in arms):
             parts.append(f"runner:{arm.runner or run.runner}")
         if arm.model is not None:
             parts.append(f"model:{arm.model}")
@@ -309,9 +287,9 @@ def _arms(run: Run, skills: Sequence[Path | None]) -> Iterator[str]:
 
 def _environment(service: Service, environ: Mapping[str, str], run_id: str) -> dict[str, str]:
     """Return the operator's environment, which runners may need, without our secrets and with our rules."""
-    kept = {name: value for name, value in environ.items() if name != _DATABASE_VARIABLE}
+    variables = {name: value for name, value in environ.items() if name != _DATABASE_VARIABLE}
     return {
-        **kept,
+        **variables,
         "WHET_ALLOW_PRIVATE_ADDRESSES": "true" if service.packages.allow_private_addresses else "false",
         "WHET_ALLOW_LOCAL_FILES": "false",
         "WHET_ALLOW_ANY_BUCKET": "false",
@@ -334,12 +312,12 @@ def _hidden(service: Service) -> list[Path]:
 def conclude(code: int, folder: RunFolder, *, cancelled: bool) -> Ending | None:
     """Return how the run ended after its process did; None if it was interrupted and can be resumed."""
     summary = _summary(folder)
-    encoded = msgspec.json.encode(summary) if summary is not None else None
+    summary_json = msgspec.json.encode(summary) if summary is not None else None
     # First, because cancelling a run that is complete changes nothing.
     if code in _OUTCOMES and summary is not None and not summary.get("interrupted"):
-        return Ending(status="completed", outcome=_outcome(code, summary), summary=encoded)
+        return Ending(status="completed", outcome=_outcome(code, summary), summary=summary_json)
     if cancelled:
-        return Ending(status="cancelled", summary=encoded)
+        return Ending(status="cancelled", summary=summary_json)
     if code in _FINAL:
         return Ending(status="failed", error=folder.last_words() or f"whet ended with exit code {code}")
     return None
@@ -363,11 +341,13 @@ def _summary(folder: RunFolder) -> dict[str, Any] | None:
     if path is None:
         return None
     try:
-        found = wire.decode_file(path, dict[str, Any])
-    except (OSError, wire.WireError):
+        results = codec.decode_file(path, dict[str, Any])
+    except (OSError, codec.WireError):
         return None
-    compared = {name: [_without_cases(each) for each in found.get(name) or []] for name in ("lift", "comparisons")}
-    return {name: value for name, value in found.items() if name not in _NOT_IN_SUMMARY} | compared
+    comparisons = {
+        name: [_without_cases(comparison) for comparison in results.get(name) or []] for name in ("lift", "comparisons")
+    }
+    return {name: value for name, value in results.items() if name not in _NOT_IN_SUMMARY} | comparisons
 
 
 def _without_cases(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Literal
 from uuid import UUID
 
-from whet.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from whet.errors import SuiteError
 from whet.model.eval_cases import (
     LONGEST_TEXT,
@@ -35,7 +36,7 @@ from whet.model.run import id_problem
 from whet.model.suite import Solution, User
 from whet.reading.fields import Fields, Findings, unsound
 from whet.reading.text import shown
-from whet.suites.eval_cases import read_case
+from whet.suites.evals._cases import read_case
 from whet.suites.format import note_shared_ids
 
 CHANGEABLE = ("name", "verifier_kind", "supports_no_skill", "resource_limits_json", "cases_json")
@@ -47,8 +48,7 @@ _ALWAYS_ALLOWED = ("$schema",)
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalSuitePatch:
+class EvalSuitePatch(Struct, frozen=True, kw_only=True):
     """A change to a suite; `None` leaves a field as it is."""
 
     name: str | None = None
@@ -59,8 +59,8 @@ class EvalSuitePatch:
 
     def apply(self, suite: EvalSuite) -> EvalSuite:
         """Return *suite* with the change made to it."""
-        given = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
-        return replace(suite, **given)
+        changes = {name: getattr(self, name) for name in self.__struct_fields__ if getattr(self, name) is not None}
+        return replace(suite, **changes)
 
 
 def read_suite(
@@ -71,69 +71,69 @@ def read_suite(
     With *remote_only*, packages must be at an address, because a service must not read its own files. *findings*
     knows the file and the lines.
     """
-    given = checked_top(value, findings)
-    given.refuse_unknown((*CHANGEABLE, *PROVENANCE, *ADDED, *_ALWAYS_ALLOWED))
+    fields = read_root(value, findings)
+    fields.refuse_unknown((*CHANGEABLE, *PROVENANCE, *ADDED, *_ALWAYS_ALLOWED))
     suite = EvalSuite(
-        source_id=_source_id(given),
-        name=_name(given) or "",
-        source_kind=given.choice("source_kind", SOURCE_KINDS, required=True) or "manual",
-        verifier_kind=given.choice("verifier_kind", VERIFIER_KINDS, required=True) or "deterministic",
-        supports_no_skill=given.flag("supports_no_skill", default=False),
-        resource_limits=_resource_limits(given),
-        cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases),
+        source_id=_source_id(fields),
+        name=_name(fields) or "",
+        source_kind=fields.choice("source_kind", SOURCE_KINDS, required=True) or "manual",
+        verifier_kind=fields.choice("verifier_kind", VERIFIER_KINDS, required=True) or "deterministic",
+        supports_no_skill=fields.flag("supports_no_skill", default=False),
+        resource_limits=_resource_limits(fields),
+        cases=_cases(fields, "cases_json", remote_only=remote_only, most=most_cases),
     )
-    _raise_if_any(given.findings)
+    _raise_if_any(fields.findings)
     return suite
 
 
 def read_manifest(value: object, *, most_cases: int = MOST_CASES, findings: Findings | None = None) -> EvalSuite:
     """Return the suite of an import manifest: task packages under `cases`, imported and deterministic."""
-    given = checked_top(value, findings)
-    given.refuse_unknown((*MANIFEST, *_ALWAYS_ALLOWED))
-    cases = _cases(_packages(given), "cases", remote_only=False, most=most_cases)
+    fields = read_root(value, findings)
+    fields.refuse_unknown((*MANIFEST, *_ALWAYS_ALLOWED))
+    cases = _cases(_packages(fields), "cases", remote_only=False, most=most_cases)
     suite = EvalSuite(
-        name=_name(given) or "",
+        name=_name(fields) or "",
         source_kind="imported",
         verifier_kind="deterministic",
-        supports_no_skill=given.flag("supports_no_skill", default=False),
-        resource_limits=_resource_limits(given),
+        supports_no_skill=fields.flag("supports_no_skill", default=False),
+        resource_limits=_resource_limits(fields),
         cases=cases,
     )
-    _raise_if_any(given.findings)
+    _raise_if_any(fields.findings)
     return suite
 
 
 def read_patch(value: object, *, remote_only: bool = False, most_cases: int = MOST_CASES) -> EvalSuitePatch:
     """Return the change that a JSON value describes; provenance cannot be changed."""
-    given = checked_top(value)
+    fields = read_root(value)
     for name in PROVENANCE:
-        if name in given.values:
-            given.problem(name, "cannot be changed: make a new suite")
-    given.refuse_unknown((*CHANGEABLE, *PROVENANCE))
+        if name in fields.values:
+            fields.problem(name, "cannot be changed: make a new suite")
+    fields.refuse_unknown((*CHANGEABLE, *PROVENANCE))
     for name in CHANGEABLE:
-        if name in given.values and given.values[name] is None:
-            given.problem(name, "must not be null: leave it out to keep it as it is")
-    named = {name for name in CHANGEABLE if given.given(name) is not None}
+        if name in fields.values and fields.values[name] is None:
+            fields.problem(name, "must not be null: leave it out to keep it as it is")
+    names = {name for name in CHANGEABLE if fields.given(name) is not None}
     patch = EvalSuitePatch(
-        name=_name(given) if "name" in named else None,
-        verifier_kind=given.choice("verifier_kind", VERIFIER_KINDS),
-        supports_no_skill=given.flag("supports_no_skill", default=False) if "supports_no_skill" in named else None,
-        resource_limits=_resource_limits(given) if "resource_limits_json" in named else None,
-        cases=_cases(given, "cases_json", remote_only=remote_only, most=most_cases) if "cases_json" in named else None,
+        name=_name(fields) if "name" in names else None,
+        verifier_kind=fields.choice("verifier_kind", VERIFIER_KINDS),
+        supports_no_skill=fields.flag("supports_no_skill", default=False) if "supports_no_skill" in names else None,
+        resource_limits=_resource_limits(fields) if "resource_limits_json" in names else None,
+        cases=_cases(fields, "cases_json", remote_only=remote_only, most=most_cases) if "cases_json" in names else None,
     )
-    _raise_if_any(given.findings)
+    _raise_if_any(fields.findings)
     return patch
 
 
-def checked_top(value: object, findings: Findings | None = None) -> Fields:
+def read_root(value: object, findings: Findings | None = None) -> Fields:
     """Return the fields of the document, once all of it can be stored."""
     findings = findings or Findings()
     findings.longest_text = LONGEST_TEXT
     findings.problems += (findings.at(path, message) for path, message in unsound(value))
     _raise_if_any(findings)
-    given = Fields({}, findings).object("", value)
+    fields = Fields({}, findings).object("", value)
     _raise_if_any(findings)
-    return given
+    return fields
 
 
 def _raise_if_any(findings: Findings) -> None:
@@ -141,56 +141,56 @@ def _raise_if_any(findings: Findings) -> None:
         raise SuiteError(findings.problems)
 
 
-def _name(given: Fields) -> str | None:
-    return given.checked("name", given.text("name", required=True), id_problem)
+def _name(fields: Fields) -> str | None:
+    return fields.checked("name", fields.text("name", required=True), id_problem)
 
 
-def _source_id(given: Fields) -> str | None:
-    text = given.text("source_id")
+def _source_id(fields: Fields) -> str | None:
+    text = fields.text("source_id")
     if text is None:
         return None
     if not _UUID.fullmatch(text):
-        given.problem("source_id", f"must be a UUID, not {shown(text)}; it may be left out")
+        fields.problem("source_id", f"must be a UUID, not {shown(text)}; it may be left out")
         return None
     return str(UUID(text))
 
 
-def _resource_limits(given: Fields) -> Mapping[str, Any]:
-    limits = given.table("resource_limits_json")
+def _resource_limits(fields: Fields) -> Mapping[str, Any]:
+    limits = fields.table("resource_limits_json")
     limits.number("timeout_ms", above=0)
     return {name: value for name, value in limits.values.items() if value is not None}
 
 
-def _packages(given: Fields) -> Fields:
+def _packages(fields: Fields) -> Fields:
     """Return the manifest with its cases as a suite has them: all of the kind `task_package`."""
-    cases = given.values.get("cases")
+    cases = fields.values.get("cases")
     if not isinstance(cases, list | tuple):
-        return given
-    found = [{"case_kind": TaskPackage.kind, **case} if isinstance(case, Mapping) else case for case in cases]
-    for index, case in enumerate(found):
+        return fields
+    packages = [{"case_kind": TaskPackage.kind, **case} if isinstance(case, Mapping) else case for case in cases]
+    for index, case in enumerate(packages):
         if isinstance(case, Mapping) and case["case_kind"] != TaskPackage.kind:
-            given.problem(f"cases[{index}].case_kind", f"must be {TaskPackage.kind} in an import manifest")
-    return Fields({**given.values, "cases": found}, given.findings)
+            fields.problem(f"cases[{index}].case_kind", f"must be {TaskPackage.kind} in an import manifest")
+    return Fields({**fields.values, "cases": packages}, fields.findings)
 
 
-def _cases(given: Fields, name: str, *, remote_only: bool, most: int) -> tuple[EvalCase, ...]:
-    value = given.given(name)
+def _cases(suite_fields: Fields, name: str, *, remote_only: bool, most: int) -> tuple[EvalCase, ...]:
+    value = suite_fields.given(name)
     if value is None:
-        given.problem(name, "is missing")
+        suite_fields.problem(name, "is missing")
     elif isinstance(value, list | tuple) and not 1 <= len(value) <= most:
-        given.problem(name, f"must have from 1 to {most} cases, not {len(value)}")
+        suite_fields.problem(name, f"must have from 1 to {most} cases, not {len(value)}")
         return ()
-    found: list[EvalCase] = []
-    named: list[tuple[Fields, str, str]] = []
-    for place, item in given.items(name):
-        fields = given.object(place, item)
+    cases: list[EvalCase] = []
+    ids: list[tuple[Fields, str, str]] = []
+    for place, item in suite_fields.items(name):
+        fields = suite_fields.object(place, item)
         case = read_case(fields, remote_only=remote_only) if isinstance(item, Mapping) else None
         if case is not None:
-            found.append(case)
+            cases.append(case)
         if case is not None and case.task_id is not None:
-            named.append((fields, "id" if fields.given("task_id") is None else "task_id", case.task_id))
-    note_shared_ids(named)
-    return tuple(found)
+            ids.append((fields, "id" if fields.given("task_id") is None else "task_id", case.task_id))
+    note_shared_ids(ids)
+    return tuple(cases)
 
 
 def to_json(suite: EvalSuite) -> dict[str, Any]:
@@ -208,14 +208,14 @@ def to_json(suite: EvalSuite) -> dict[str, Any]:
 
 def case_to_json(case: EvalCase) -> dict[str, Any]:
     """Return the object of *case* in its document."""
-    written = _object(case, _LEFT_OUT)
+    document = _object(case, _LEFT_OUT)
     if isinstance(case, ExactMatch):
         # Also null, which is a value like any other.
-        written["expected"] = case.expected
-    if "turns" in written:
-        # It is the first of them.
-        del written["instruction"]
-    return {"case_kind": case.kind, **written}
+        document["expected"] = case.expected
+    if "turns" in document:
+        # The instruction is the first of the turns.
+        del document["instruction"]
+    return {"case_kind": case.kind, **document}
 
 
 # What need not be written, besides None and an empty list: the defaults of fields that do not decide a grade.
@@ -224,10 +224,10 @@ _LEFT_OUT = {"weight": 1.0, "inputs": {}, "judge": JudgeHints(), "resource_hints
 
 def _object(value: Any, left_out: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return the fields of *value* that say something."""
-    given = {each.name: getattr(value, each.name) for each in fields(value)}
+    values = {name: getattr(value, name) for name in value.__struct_fields__}
     return {
         name: _plain(item)
-        for name, item in given.items()
+        for name, item in values.items()
         if item is not None and item != () and not (name in left_out and item == left_out[name])
     }
 
@@ -237,14 +237,14 @@ def _plain(value: Any) -> Any:
         case tuple():
             return [_plain(item) for item in value]
         case Assertion():
-            written = _object(value, {"has_value": value.has_value, "negate": False, "pattern": False})
-            return {**written, "value": value.value} if value.has_value else written
+            document = _object(value, {"has_value": value.has_value, "negate": False, "pattern": False})
+            return {**document, "value": value.value} if value.has_value else document
         case ResourceHints():
             return {**_object(value, {"env": {}, "network": False, "more": value.more}), **value.more}
         case Solution():
             return value.answer if value.run is None else {"run": value.run}
         case RubricItem() | JudgeHints() | User() | EvalTurn():
-            return _object(value, {"soft": False})
+            return _object(value, {"soft": False, "majority": False})
         case _:
             return dict(value) if isinstance(value, Mapping) else value
 
@@ -308,14 +308,14 @@ def _outside_family(suite: EvalSuite) -> list[str]:
         if case.kind not in FAMILIES[suite.verifier_kind]:
             places.setdefault(case.kind, []).append(index)
     return [
-        f"verifier_kind {suite.verifier_kind} does not allow {kind} (cases_json[{found[0]}]"
-        + (f" and {len(found) - 1} more)" if len(found) > 1 else ")")
-        for kind, found in places.items()
+        f"verifier_kind {suite.verifier_kind} does not allow {kind} (cases_json[{indexes[0]}]"
+        + (f" and {len(indexes) - 1} more)" if len(indexes) > 1 else ")")
+        for kind, indexes in places.items()
     ]
 
 
 def suite_schema() -> dict[str, Any]:
     """Return the JSON Schema of the document."""
-    found = json.loads(files("whet.suites").joinpath("suite.schema.json").read_text("utf-8"))
-    assert isinstance(found, dict)
-    return found
+    schema = json.loads(files("whet.suites").joinpath("suite.schema.json").read_text("utf-8"))
+    assert isinstance(schema, dict)
+    return schema

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from whet.errors import SuiteError
-from whet.ground.packages import package_problems, package_workspace, sources_of
 from whet.model.eval_cases import (
     BooleanAssertion,
     EvalCase,
@@ -25,10 +25,13 @@ from whet.model.eval_cases import (
 from whet.model.grade import Location
 from whet.model.run import folder_name
 from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, Limits, MadeSkill, Suite, User
-from whet.reading.document_files import checked_root, document_format, eval_suite_in, is_manifest
+from whet.packages.task_packages import package_problems, package_workspace, sources_of
 from whet.reading.fields import Fields, Findings
-from whet.suites.conversations import SATISFIED
-from whet.suites.eval_documents import read_manifest, read_suite
+from whet.reading.yaml import checked_root
+from whet.suites.conversation import SATISFIED
+from whet.suites.document_formats import document_format, eval_suite_in, is_manifest
+from whet.suites.evals.documents import read_manifest, read_suite
+from whet.suites.split.fields import source_of
 
 USUAL_TIMEOUT_S = 600.0
 # A service has a lower limit.
@@ -77,26 +80,26 @@ def _held_out(path: Path, cases: tuple[Case, ...]) -> tuple[Path, ...]:
 
 def case_ids(cases: Sequence[EvalCase]) -> tuple[str, ...]:
     """Return the id of each case: its own, or its kind with its number in the suite."""
-    taken = {folder_name(case.task_id).casefold() for case in cases if case.task_id}
-    found: list[str] = []
+    folder_names = {folder_name(case.task_id).casefold() for case in cases if case.task_id}
+    names: list[str] = []
     for number, case in enumerate(cases, 1):
         name = case.task_id or f"{case.kind}-{number}"
-        while case.task_id is None and folder_name(name).casefold() in taken:
+        while case.task_id is None and folder_name(name).casefold() in folder_names:
             name += "-unnamed"
-        found.append(name)
-    return tuple(found)
+        names.append(name)
+    return tuple(names)
 
 
-def lower_case(case: EvalCase, suite: EvalSuite, folder: Path, given: Fields) -> Case:
-    """Return the case of the model; notes in *given* what is wrong with it.
+def lower_case(case: EvalCase, suite: EvalSuite, folder: Path, fields: Fields) -> Case:
+    """Return the case of the model; notes in *fields* what is wrong with it.
 
     *folder* is where relative paths start.
     """
     turns: tuple[EvalTurn, ...] = getattr(case, "turns", ())
     user: User | None = getattr(case, "user", None)
-    satisfied = () if user is None else (SATISFIED,)
+    user_checks = () if user is None else (SATISFIED,)
     common = Case(
-        id=given.case or "",
+        id=fields.case or "",
         prompt="",
         checks=tuple(check for number, turn in enumerate(turns, 1) for check in _turn_checks(number, turn)),
         then=tuple(turn.instruction for turn in turns[1:]),
@@ -105,47 +108,49 @@ def lower_case(case: EvalCase, suite: EvalSuite, folder: Path, given: Fields) ->
         weight=case.weight,
         scored=True,
         limits=Limits(timeout_s=suite.timeout_ms / 1000 if suite.timeout_ms else None),
-        location=Location(file=given.findings.file, line=given.findings.line(given.path)),
+        location=Location(file=fields.findings.file, line=fields.findings.line(fields.path)),
+        split=case.split,
+        source=source_of(case.source),
     )
     match case:
         case TriggerQuery():
-            return _trigger(common, case, folder, given)
+            return _trigger(common, case, folder, fields)
         case TaskPackage():
-            return _package(common, case, suite, folder, given)
+            return _package(common, case, suite, folder, fields)
         case LlmRubric():
             check = Check(grader="rubric", params={"case": case}, label=case.kind)
             return replace(
-                common, prompt=_with_inputs(case), checks=(*common.checks, check, *satisfied), solution=case.solution
+                common, prompt=_with_inputs(case), checks=(*common.checks, check, *user_checks), solution=case.solution
             )
         case BooleanAssertion():
             return replace(
                 common,
                 prompt=case.instruction,
-                checks=(*common.checks, *_asserted(case), *satisfied),
+                checks=(*common.checks, *_assertion_checks(case), *user_checks),
                 solution=case.solution,
             )
         case ExactMatch() | JsonSchema():
             check = Check(grader="answer", params={"case": case}, label=case.kind)
             return replace(
-                common, prompt=case.instruction, checks=(*common.checks, check, *satisfied), solution=case.solution
+                common, prompt=case.instruction, checks=(*common.checks, check, *user_checks), solution=case.solution
             )
 
 
 def _turn_checks(number: int, turn: EvalTurn) -> Iterator[Check]:
     if turn.assertions:
-        asked = BooleanAssertion(instruction=turn.instruction, assertions=turn.assertions)
-        yield from (replace(check, turn=number, soft=turn.soft) for check in _asserted(asked))
+        assertion = BooleanAssertion(instruction=turn.instruction, assertions=turn.assertions)
+        yield from (replace(check, turn=number, soft=turn.soft) for check in _assertion_checks(assertion))
 
 
-def _asserted(case: BooleanAssertion) -> tuple[Check, ...]:
+def _assertion_checks(case: BooleanAssertion) -> tuple[Check, ...]:
     """Return the checks; whether the skill was triggered is one of its own, so that a comparison can leave it out."""
-    about = tuple(each for each in case.assertions if each.op == TRIGGERED)
-    others = tuple(each for each in case.assertions if each.op != TRIGGERED)
-    if not about:
+    trigger_assertions = tuple(assertion for assertion in case.assertions if assertion.op == TRIGGERED)
+    other_assertions = tuple(assertion for assertion in case.assertions if assertion.op != TRIGGERED)
+    if not trigger_assertions:
         return (Check(grader="answer", params={"case": case}, label=case.kind),)
-    if not others or case.match == "any":
+    if not other_assertions or case.match == "any":
         return (Check(grader="answer", params={"case": case}, label=TRIGGERED, compared=False),)
-    parts = ((case.kind, others, True), (TRIGGERED, about, False))
+    parts = ((case.kind, other_assertions, True), (TRIGGERED, trigger_assertions, False))
     # Weighted by their numbers, so that the score stays the same.
     return tuple(
         Check(
@@ -153,9 +158,9 @@ def _asserted(case: BooleanAssertion) -> tuple[Check, ...]:
             params={"case": replace(case, assertions=part)},
             label=label,
             weight=float(len(part)),
-            compared=compared,
+            compared=is_compared,
         )
-        for label, part, compared in parts
+        for label, part, is_compared in parts
     )
 
 
@@ -166,19 +171,19 @@ def _with_inputs(case: LlmRubric) -> str:
     return f"{case.instruction}\n\n{json.dumps(dict(case.inputs), ensure_ascii=False, indent=2)}"
 
 
-def _trigger(common: Case, case: TriggerQuery, folder: Path, given: Fields) -> Case:
+def _trigger(common: Case, case: TriggerQuery, folder: Path, fields: Fields) -> Case:
     """Lower a trigger query; it runs with the skill only, because without it there is nothing to load."""
-    made: list[MadeSkill] = []
+    made_skills: list[MadeSkill] = []
     places: list[Path] = []
     for index, text in enumerate(case.competing_skills):
-        described = competitor_of(text)
+        competitor = competitor_of(text)
         place = (folder / text).resolve()
-        if described is not None:
-            made.append(MadeSkill(name=described[0], description=described[1]))
+        if competitor is not None:
+            made_skills.append(MadeSkill(name=competitor[0], description=competitor[1]))
         elif (place / "SKILL.md").is_file():
             places.append(place)
         else:
-            given.problem(
+            fields.problem(
                 f"competing_skills[{index}]",
                 f'"{text}" is neither the folder of a skill nor a name with a description, such as "deploy: Ships it."',
             )
@@ -190,13 +195,13 @@ def _trigger(common: Case, case: TriggerQuery, folder: Path, given: Fields) -> C
         arms=(SKILL,),
         needs_agent=False,
         skills=tuple(places),
-        made_skills=tuple(made),
+        made_skills=tuple(made_skills),
     )
 
 
-def _package(common: Case, case: TaskPackage, suite: EvalSuite, folder: Path, given: Fields) -> Case:
+def _package(common: Case, case: TaskPackage, suite: EvalSuite, folder: Path, fields: Fields) -> Case:
     for field, message in package_problems(case, folder):
-        given.problem(field, message)
+        fields.problem(field, message)
     timeout_ms = case.resource_hints.timeout_ms or suite.timeout_ms or _VERIFIER_TIMEOUT_MS
     params = {"package": case, "timeout_s": timeout_ms / 1000}
     return replace(

@@ -26,7 +26,8 @@ from whet.model.task import (
     is_image_name,
 )
 from whet.reading.fields import Fields, Findings
-from whet.reading.settings_files import TOML
+from whet.reading.toml import TOML
+from whet.suites.split.fields import foreign_part
 
 TASK = "task.toml"
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
@@ -44,12 +45,14 @@ _LONGEST_S, _MOST_CPUS, _MOST_MB = 1e8, 65536, 2**30
 _IN_MB = {"": 1 / 1024**2, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
-class Unfit(ValueError):
+class UnfitTask(ValueError):
     """A task that whet cannot run, and why."""
 
 
 class HarborFormat:
     """A folder with a task, or with tasks."""
+
+    takes_folders = True
 
     def recognizes(self, path: Path) -> bool:
         """Return whether *path* is a task, or a folder of tasks."""
@@ -57,20 +60,24 @@ class HarborFormat:
 
     def lower(self, path: Path) -> Suite:
         """Read every task; those that cannot run are left out, and if none is left that is the error."""
-        cases, lost, digest = [], [], hashlib.sha256()
-        for task in tasks_in(path):
+        cases, problems, digest = [], [], hashlib.sha256()
+        tasks = tasks_in(path)
+        for task in tasks:
             findings = Findings(str(task / TASK), language=TOML)
             try:
                 cases.append(read_task(task, Fields({}, findings, case=task.name)))
                 if findings.problems:
                     cases.pop()
-                    lost += [_left_out(task, f"{each.field}: {each.message}") for each in findings.problems]
-                digest.update(_told(task))
+                    problems += [
+                        _left_out(task, f"{problem.field}: {problem.message}") for problem in findings.problems
+                    ]
+                digest.update(_task_digest(task))
             except (ValueError, TypeError, KeyError, OSError, RecursionError) as error:
-                lost.append(_left_out(task, str(error)))
-            lost += findings.warnings
+                problems.append(_left_out(task, str(error)))
+            problems += findings.warnings
         if not cases:
-            raise SuiteError(lost)
+            raise SuiteError(problems)
+        case_ids = {case.id for case in cases}
         return Suite(
             name=path.name,
             cases=tuple(cases),
@@ -78,7 +85,8 @@ class HarborFormat:
             digest=digest.hexdigest(),
             usual_timeout_s=_AGENT_TIMEOUT_S,
             workspace=WorkspaceSpec(),
-            lost=tuple(lost),
+            lost=tuple(problems),
+            lost_cases=tuple(task.name for task in tasks if task.name not in case_ids),
             held_out=(path,),
         )
 
@@ -93,10 +101,10 @@ def tasks_in(root: Path) -> list[Path]:
         return [root]
     for place in (root, root / "tasks"):
         try:
-            found = sorted(Path(entry.path) for entry in os.scandir(place) if entry.is_dir())
+            folders = sorted(Path(entry.path) for entry in os.scandir(place) if entry.is_dir())
         except OSError:
             continue
-        if tasks := _tasks_of(found):
+        if tasks := _tasks_of(folders):
             return tasks
     return []
 
@@ -104,45 +112,45 @@ def tasks_in(root: Path) -> list[Path]:
 def _tasks_of(folders: list[Path]) -> list[Path]:
     """Return which *folders* are tasks; beside tasks, one that cannot be looked into may be another, so it raises."""
     tasks: list[Path] = []
-    closed: OSError | None = None
+    access_error: OSError | None = None
     for folder in folders:
         try:
             if (folder / TASK).is_file():
                 tasks.append(folder)
         except OSError as error:
-            closed = closed or error
-    if tasks and closed:
-        raise closed
+            access_error = access_error or error
+    if tasks and access_error:
+        raise access_error
     return tasks
 
 
-def _told(task: Path) -> bytes:
+def _task_digest(task: Path) -> bytes:
     """Return a digest of a task: of what its agent is asked and graded by, and of the look of its environment."""
-    whole = hashlib.sha256(task.name.encode())
+    digest = hashlib.sha256(task.name.encode())
     for place, folders, names in os.walk(task):
         folders.sort()
         inner = Path(place).relative_to(task)
         for name in sorted(names):
             path = Path(place, name)
-            found = path.lstat()
-            whole.update(f"{inner / name}\0{found.st_size}\0".encode())
+            status = path.lstat()
+            digest.update(f"{inner / name}\0{status.st_size}\0".encode())
             if inner.parts[:1] == (_CONTEXT,):
-                # It may be large; the image is built by its content.
-                whole.update(str(found.st_mtime_ns).encode())
+                # A file may be large; the image is built by its content.
+                digest.update(str(status.st_mtime_ns).encode())
             elif path.is_symlink():
-                whole.update(os.fsencode(path.readlink()))
+                digest.update(os.fsencode(path.readlink()))
             elif path.is_file():
-                whole.update(path.read_bytes())
-    return whole.digest()
+                digest.update(path.read_bytes())
+    return digest.digest()
 
 
 def read_task(task: Path, top: Fields) -> Case:
-    """Return the case of the task in *task*; raises `Unfit` if it cannot run."""
-    _hold_inside(task)
+    """Return the case of the task in *task*; raises `UnfitTask` if it cannot run."""
+    _require_inside(task)
     try:
         top.values = tomllib.loads((task / TASK).read_text("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise Unfit(f"{TASK} cannot be read: {error}") from error
+        raise UnfitTask(f"{TASK} cannot be read: {error}") from error
     version = str(top.values.get("schema_version", top.values.get("version", VERSIONS[-1])))
     if version not in VERSIONS:
         top.warn("", f"schema_version {version}: whet reads it as {VERSIONS[-1]}")
@@ -159,6 +167,7 @@ def read_task(task: Path, top: Fields) -> Case:
     )
     prompts = [instruction(task / _STEPS / step.name if step.name else task) for step in spec.steps]
     several = len(prompts) > 1
+    split, source = foreign_part(top.table("metadata"))
     return Case(
         id=task.name,
         prompt=prompts[0],
@@ -180,20 +189,22 @@ def read_task(task: Path, top: Fields) -> Case:
         task=spec,
         workspace=WorkspaceSpec(),
         solution=Solution(folder=True) if any(step.solution for step in spec.steps) else None,
+        split=split,
+        source=source,
     )
 
 
-def _hold_inside(task: Path) -> None:
+def _require_inside(task: Path) -> None:
     """Raise for a link out of the folder of the tasks: what it leads to would reach agents, images and containers.
 
     Links further down are copied as links.
     """
     places = (task, *(task / _STEPS).glob("*"), *(task / _STEPS).glob("*/*"), task / _STEPS)
-    parts = [each for place in places for each in (place, *_entries(place))]
-    allowed = task.parent.resolve()
+    parts = [entry for place in places for entry in (place, *_entries(place))]
+    root = task.parent.resolve()
     for path in (*parts, task / _CONTEXT / _DOCKERFILE, task / _TESTS / _DOCKERFILE):
-        if path.is_symlink() and path != task and not path.resolve().is_relative_to(allowed):
-            raise Unfit(f"{path.relative_to(task)} is a link that leads out of {task.parent}")
+        if path.is_symlink() and path != task and not path.resolve().is_relative_to(root):
+            raise UnfitTask(f"{path.relative_to(task)} is a link that leads out of {task.parent}")
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -208,80 +219,80 @@ def _agent_limit(top: Fields, agent: Fields) -> float | None:
     usual = agent.number("timeout_sec", above=0, most=_LONGEST_S)
     tables = [top.object(place, item).table("agent") for place, item in top.items("steps")]
     limits = [table.number("timeout_sec", above=0, most=_LONGEST_S) or usual for table in tables] or [usual]
-    return None if None in limits else sum(each for each in limits if each is not None)
+    return None if None in limits else sum(limit for limit in limits if limit is not None)
 
 
 def _refuse(task: Path, environment: Fields) -> None:
     """Raise for what containers here cannot do."""
     if not (task / _CONTEXT).is_dir():
-        raise Unfit(f"it has no folder {_CONTEXT}")
+        raise UnfitTask(f"it has no folder {_CONTEXT}")
     for name in _COMPOSE:
         if (task / _CONTEXT / name).is_file():
-            raise Unfit(f"{_CONTEXT}/{name}: whet starts one container for a task, and no services beside it")
+            raise UnfitTask(f"{_CONTEXT}/{name}: whet starts one container for a task, and no services beside it")
     if str(environment.given("os") or "linux").lower() != "linux":
-        raise Unfit("it is made for Windows")
+        raise UnfitTask("it is made for Windows")
     for name in ("gpus", "tpu"):
         if environment.given(name):
-            raise Unfit(f"environment.{name}: whet gives containers no accelerator")
+            raise UnfitTask(f"environment.{name}: whet gives containers no accelerator")
 
 
-def _environment(context: Path, given: Fields, top: Fields) -> TaskEnvironment:
-    build_s = given.number("build_timeout_sec", above=0, most=_LONGEST_S) or USUAL_TIMEOUT_S
-    named, workdir = given.text("docker_image"), given.text("workdir")
-    if named is not None and not is_image_name(named):
-        given.problem("docker_image", f"{named!r} is not the name of an image")
+def _environment(context: Path, fields: Fields, top: Fields) -> TaskEnvironment:
+    build_s = fields.number("build_timeout_sec", above=0, most=_LONGEST_S) or USUAL_TIMEOUT_S
+    image_name, workdir = fields.text("docker_image"), fields.text("workdir")
+    if image_name is not None and not is_image_name(image_name):
+        fields.problem("docker_image", f"{image_name!r} is not the name of an image")
     if workdir is not None and not workdir.startswith("/"):
-        given.problem("workdir", f"must be an absolute path, not {workdir!r}")
-    if named is None and not (context / _DOCKERFILE).is_file():
-        raise Unfit(f"{context.name} has no Dockerfile, and no docker_image is named")
-    image = ImageSpec(name=named, folder=None if named else context.resolve(), build_timeout_s=build_s)
+        fields.problem("workdir", f"must be an absolute path, not {workdir!r}")
+    if image_name is None and not (context / _DOCKERFILE).is_file():
+        raise UnfitTask(f"{context.name} has no Dockerfile, and no docker_image is named")
+    image = ImageSpec(name=image_name, folder=None if image_name else context.resolve(), build_timeout_s=build_s)
     for name, meaning in (("mcp_servers", "they are not started"), ("skills_dir", "name skills with the runner")):
-        if given.given(name):
+        if fields.given(name):
             top.warn("", f"environment.{name}: {meaning}")
     return TaskEnvironment(
         image=image,
         workdir=workdir,
-        env=_env(given),
-        network=bool(_network(given, default=True)),
-        cpus=given.number("cpus", above=0, most=_MOST_CPUS),
-        memory_mb=_megabytes(given, "memory"),
-        storage_mb=_megabytes(given, "storage"),
-        healthcheck=_healthcheck(given),
+        env=_env(fields),
+        network=bool(_network(fields, default=True)),
+        cpus=fields.number("cpus", above=0, most=_MOST_CPUS),
+        memory_mb=_megabytes(fields, "memory"),
+        storage_mb=_megabytes(fields, "storage"),
+        healthcheck=_healthcheck(fields),
     )
 
 
-def _network(given: Fields, *, default: bool | None) -> bool | None:
-    mode = given.text("network_mode")
+def _network(fields: Fields, *, default: bool | None) -> bool | None:
+    mode = fields.text("network_mode")
     if mode is None:
-        return given.flag("allow_internet") if "allow_internet" in given.values else default
+        return fields.flag("allow_internet") if "allow_internet" in fields.values else default
     if mode == "allowlist":
-        raise Unfit(f"{given.path}.network_mode allowlist: whet cannot allow hosts one by one")
+        raise UnfitTask(f"{fields.path}.network_mode allowlist: whet cannot allow hosts one by one")
     if mode not in {"public", "no-network"}:
-        given.problem("network_mode", f'must be "public", "no-network" or "allowlist", not {mode}')
+        fields.problem("network_mode", f'must be "public", "no-network" or "allowlist", not {mode}')
     return mode == "public"
 
 
-def _megabytes(given: Fields, name: str) -> int | None:
+def _megabytes(fields: Fields, name: str) -> int | None:
     """Read a size in MB; older tasks write it as text, such as 2G."""
-    own, old = given.given(f"{name}_mb"), given.given(name)
+    size_mb, old = fields.given(f"{name}_mb"), fields.given(name)
     if old is None:
-        return None if own is None else int(given.number(f"{name}_mb", above=0, most=_MOST_MB) or 0) or None
-    found = _SIZE.fullmatch(str(old).strip())
-    if found is None:
-        given.problem(name, f'must be a size such as "2G", not {old!r}')
+        return None if size_mb is None else int(fields.number(f"{name}_mb", above=0, most=_MOST_MB) or 0) or None
+    hit = _SIZE.fullmatch(str(old).strip())
+    if hit is None:
+        fields.problem(name, f'must be a size such as "2G", not {old!r}')
         return None
-    size = int(min(float(found[1]) * _IN_MB[found[2].upper()], _MOST_MB + 1))
+    size = int(min(float(hit[1]) * _IN_MB[hit[2].upper()], _MOST_MB + 1))
     if size > _MOST_MB:
-        given.problem(name, f"must be at most {_MOST_MB:,} MB, not {old}")
-    if own is not None and int(own) != size:
-        given.problem(name, f"says {old}, and {name}_mb says {own}")
+        fields.problem(name, f"must be at most {_MOST_MB:,} MB, not {old}")
+    if size_mb is not None and int(size_mb) != size:
+        fields.problem(name, f"says {old}, and {name}_mb says {size_mb}")
     return size
 
 
-def _healthcheck(given: Fields) -> Healthcheck | None:
-    if given.given("healthcheck") is None:
+def _healthcheck(fields: Fields) -> Healthcheck | None:
+    if fields.given("healthcheck") is None:
         return None
-    table = given.table("healthcheck")
+    table = fields.table("healthcheck")
     usual = Healthcheck(command="")
     seconds = {
         f"{name}_s": table.number(f"{name}_sec", least=0, most=_LONGEST_S)
@@ -297,8 +308,8 @@ def _healthcheck(given: Fields) -> Healthcheck | None:
 
 def _steps(task: Path, top: Fields) -> Iterator[TaskStep]:
     """Yield the steps of a task; one without any is itself its only step."""
-    written = top.given("steps")
-    if not written:
+    entries = top.given("steps")
+    if not entries:
         yield TaskStep(
             name="",
             verifier=_verifier(task, None, top.table("verifier"), top),
@@ -308,15 +319,17 @@ def _steps(task: Path, top: Fields) -> Iterator[TaskStep]:
     for number, step in enumerate(top.object(place, item) for place, item in top.items("steps")):
         name = step.text("name", required=True) or f"step-{number + 1}"
         if "/" in name or name in {".", ".."}:
-            raise Unfit(f"step {name!r} is not the name of a folder in {_STEPS}")
+            raise UnfitTask(f"step {name!r} is not the name of a folder in {_STEPS}")
         place = task / _STEPS / name
         if not (place / _INSTRUCTION).is_file():
-            raise Unfit(f"step {name} has no {_STEPS}/{name}/{_INSTRUCTION}")
-        own = step.table("verifier")
-        merged = Fields({**top.table("verifier").values, **own.values}, top.findings, own.path, top.case)
+            raise UnfitTask(f"step {name} has no {_STEPS}/{name}/{_INSTRUCTION}")
+        step_verifier = step.table("verifier")
+        verifier_fields = Fields(
+            {**top.table("verifier").values, **step_verifier.values}, top.findings, step_verifier.path, top.case
+        )
         yield TaskStep(
             name=name,
-            verifier=_verifier(task, place, merged, top, more=step.given("artifacts")),
+            verifier=_verifier(task, place, verifier_fields, top, more=step.given("artifacts")),
             workdir=_folder(place, "workdir"),
             healthcheck=_healthcheck(step),
             solution=_folder(place, _SOLUTION, _SOLVE) or _folder(task, _SOLUTION, _SOLVE),
@@ -325,80 +338,80 @@ def _steps(task: Path, top: Fields) -> Iterator[TaskStep]:
 
 
 def _folder(place: Path, name: str, needed: str | None = None) -> Path | None:
-    found = place / name
-    return found if found.is_dir() and (needed is None or (found / needed).is_file()) else None
+    folder = place / name
+    return folder if folder.is_dir() and (needed is None or (folder / needed).is_file()) else None
 
 
 def _least(step: Fields) -> dict[str, float]:
-    given = step.given("min_reward")
-    if given is None:
+    reward = step.given("min_reward")
+    if reward is None:
         return {}
     return (
-        {str(key): float(value) for key, value in given.items()}
-        if isinstance(given, Mapping)
-        else {"reward": float(given)}
+        {str(key): float(value) for key, value in reward.items()}
+        if isinstance(reward, Mapping)
+        else {"reward": float(reward)}
     )
 
 
-def _verifier(task: Path, step: Path | None, given: Fields, top: Fields, more: Any = None) -> TaskVerifier:
-    own = given.given("environment")
-    mode = given.text("environment_mode") or ("separate" if own is not None else "shared")
-    if mode == "shared" and own is not None:
-        raise Unfit("verifier.environment is given, and environment_mode is shared")
+def _verifier(task: Path, step: Path | None, fields: Fields, top: Fields, more: Any = None) -> TaskVerifier:
+    environment_field = fields.given("environment")
+    mode = fields.text("environment_mode") or ("separate" if environment_field is not None else "shared")
+    if mode == "shared" and environment_field is not None:
+        raise UnfitTask("verifier.environment is given, and environment_mode is shared")
     tests = tuple(
         folder for place in (task, step) if place is not None and (folder := _folder(place, _TESTS)) is not None
     )
     environment = None
     if mode == "separate":
-        table = given.table("environment") if own is not None else top.table("environment")
+        table = fields.table("environment") if environment_field is not None else top.table("environment")
         environment = _environment(tests[-1] if tests else task / _TESTS, table, top)
     elif not any((folder / _SCRIPT).is_file() for folder in tests):
-        raise Unfit(f"it has no {_TESTS}/{_SCRIPT}")
+        raise UnfitTask(f"it has no {_TESTS}/{_SCRIPT}")
     return TaskVerifier(
         tests=() if environment else tests,
-        timeout_s=given.number("timeout_sec", above=0, most=_LONGEST_S) or USUAL_TIMEOUT_S,
-        env=_env(given),
-        user=_user(given),
-        network=_network(given, default=None),
+        timeout_s=fields.number("timeout_sec", above=0, most=_LONGEST_S) or USUAL_TIMEOUT_S,
+        env=_env(fields),
+        user=_user(fields),
+        network=_network(fields, default=None),
         environment=environment,
         artifacts=tuple(_artifacts(top.given("artifacts"), more)),
-        collect=tuple(_collects(given)),
+        collect=tuple(_collects(fields)),
     )
 
 
 def _artifacts(*lists: Any) -> Iterator[str]:
-    for item in (item for given in lists for item in given or ()):
+    for item in (item for entries in lists for item in entries or ()):
         source = item.get("source") if isinstance(item, Mapping) else item
         if not isinstance(source, str) or not source.startswith("/"):
-            raise Unfit(f"artifacts: {source!r} is not an absolute path")
+            raise UnfitTask(f"artifacts: {source!r} is not an absolute path")
         yield source
 
 
-def _collects(given: Fields) -> Iterator[Collect]:
-    for hook in (given.object(place, item) for place, item in given.items("collect")):
+def _collects(fields: Fields) -> Iterator[Collect]:
+    for hook in (fields.object(place, item) for place, item in fields.items("collect")):
         limit_s = hook.number("timeout_sec", above=0, most=_LONGEST_S) or Collect(command="").timeout_s
         yield Collect(command=hook.text("command", required=True) or "", timeout_s=limit_s, user=_user(hook))
 
 
-def _user(given: Fields) -> str | None:
-    found = given.given("user")
-    return None if found is None else str(found)
+def _user(fields: Fields) -> str | None:
+    user = fields.given("user")
+    return None if user is None else str(user)
 
 
-def _env(given: Fields) -> dict[str, str]:
-    env = {name: str(value) for name, value in given.table("env").values.items()}
+def _env(fields: Fields) -> dict[str, str]:
+    env = {name: str(value) for name, value in fields.table("env").values.items()}
     if wrong := next((name for name, value in env.items() if not _VARIABLE.fullmatch(name) or "\0" in value), None):
-        given.problem("env", f"{wrong!r} cannot be a variable")
+        fields.problem("env", f"{wrong!r} cannot be a variable")
     return env
 
 
 def instruction(folder: Path) -> str:
     """Return the instruction without the canary at its beginning, which is meant for training filters."""
     if not (folder / _INSTRUCTION).is_file():
-        raise Unfit(f"it has no {_INSTRUCTION}")
+        raise UnfitTask(f"it has no {_INSTRUCTION}")
     text = (folder / _INSTRUCTION).read_text("utf-8", "replace")
-    while (found := _CANARY.match(text)) and "canary" in found[0].lower():
-        text = text[found.end() :]
+    while (canary := _CANARY.match(text)) and "canary" in canary[0].lower():
+        text = text[canary.end() :]
     return text.strip()
 
 

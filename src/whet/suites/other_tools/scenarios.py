@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from whet.errors import ClaimError
-from whet.model.suite import BootstrapSpec, Case, Check, Limits, Placed, Suite
-from whet.reading.document_files import document_format
+from whet.model.suite import BootstrapSpec, Case, Check, Limits, PlacedItem, Suite
 from whet.reading.fields import Fields
 from whet.reading.paths import glob_problem, inside_problem
 from whet.reading.patterns import dotnet_pattern
-from whet.suites.foreign import (
+from whet.suites.document_formats import document_format
+from whet.suites.other_tools.shared import (
     MANIFEST,
-    Foreign,
+    ForeignDocument,
     activation,
-    asserted,
+    assertion_check,
     case_id,
     contains_anyhow,
     fixture,
@@ -26,10 +26,11 @@ from whet.suites.foreign import (
     statement,
     texts_of,
 )
+from whet.suites.split.fields import PART_FIELDS
 
 _SCENARIO = (
     *("name", "prompt", "setup", "assertions", "rubric", "timeout", "expect_tools", "reject_tools"),
-    *("max_turns", "max_tokens", "expect_activation"),
+    *("max_turns", "max_tokens", "expect_activation", *PART_FIELDS),
 )
 _SETUP = ("copy_test_files", "files", "commands")
 _FILE = ("path", "content", "source")
@@ -47,9 +48,9 @@ class ScenariosFormat:
 
     def lower(self, path: Path) -> Suite:
         """Read the file; what cannot be carried over is a warning."""
-        document = Foreign.read(path)
+        document = ForeignDocument.read(path)
         document.lose_unknown(document.top, ("scenarios", "$schema"))
-        cases = [_case(document, given, number) for given, number in document.cases("scenarios")]
+        cases = [_case(document, fields, number) for fields, number in document.cases("scenarios")]
         skill = next((place for place in _skills(path) if (place / MANIFEST).is_file()), None)
         return document.suite(cases, name=None, usual_timeout_s=_USUAL_TIMEOUT_S, usual_skill=skill)
 
@@ -63,23 +64,23 @@ def _skills(path: Path) -> tuple[Path, ...]:
     return around
 
 
-def _case(document: Foreign, given: Fields, number: int) -> tuple[Fields, str, Case]:
-    id_field, name = case_id(given, ("name",), number)
-    given.case = name
-    given.has("name", required=True)
-    document.lose_unknown(given, _SCENARIO)
-    prompt = given.text("prompt", required=True) or ""
-    setup = given.table("setup")
+def _case(document: ForeignDocument, fields: Fields, number: int) -> tuple[Fields, str, Case]:
+    id_field, name = case_id(fields, ("name",), number)
+    fields.case = name
+    fields.has("name", required=True)
+    document.lose_unknown(fields, _SCENARIO)
+    prompt = fields.text("prompt", required=True) or ""
+    setup = fields.table("setup")
     document.lose_unknown(setup, _SETUP)
-    timeout_s = given.number("timeout", above=0)
+    timeout_s = fields.number("timeout", above=0)
     return (
-        given,
+        fields,
         id_field,
         new_case(
-            given,
+            fields,
             name,
             prompt,
-            _checks(document, given, prompt),
+            _checks(document, fields, prompt),
             limits=Limits(timeout_s=None if timeout_s is None else float(timeout_s)),
             placed=(*_beside(document.path, setup), *_files(document, setup)),
             bootstrap=_commands(setup),
@@ -87,33 +88,33 @@ def _case(document: Foreign, given: Fields, number: int) -> tuple[Fields, str, C
     )
 
 
-def _beside(path: Path, setup: Fields) -> Iterator[Placed]:
+def _beside(path: Path, setup: Fields) -> Iterator[PlacedItem]:
     """Yield all that is beside the file, if the setup asks for it: no suite, and nothing outside that a link names."""
     if not setup.flag("copy_test_files"):
         return
     real = os.path.realpath(path.parent)
     places = [Path(real, name) for name in sorted(os.listdir(real)) if name not in (path.name, MANIFEST)]  # noqa: PTH208 - names
     inside = [place for place in places if os.path.realpath(place).startswith(f"{real}/")]
-    found = [place for place in inside if not place.is_file() or document_format(place) in (None, "bench")]
-    if not found:
+    entries = [place for place in inside if not place.is_file() or document_format(place) in (None, "bench")]
+    if not entries:
         setup.warn("copy_test_files", "there is nothing beside the file to copy")
-    yield from (Placed(path=place.name, source=place) for place in found)
+    yield from (PlacedItem(path=place.name, source=place) for place in entries)
 
 
-def _files(document: Foreign, setup: Fields) -> Iterator[Placed]:
+def _files(document: ForeignDocument, setup: Fields) -> Iterator[PlacedItem]:
     roots = (*_skills(document.path), document.path.parent)
     for place, item in setup.items("files"):
-        given = setup.object(place, item)
-        document.lose_unknown(given, _FILE)
-        at = given.checked("path", given.text("path", required=True), inside_problem)
+        fields = setup.object(place, item)
+        document.lose_unknown(fields, _FILE)
+        at = fields.checked("path", fields.text("path", required=True), inside_problem)
         if at is None:
             continue
-        if given.given("content") is not None:
-            yield Placed(path=at, text=given.text("content", empty=True))
-        elif (source := given.text("source")) is not None:
-            yield fixture(given, "source", source, at, roots)
-        elif given.given("source") is None:
-            given.problem("", "has neither content nor source")
+        if fields.given("content") is not None:
+            yield PlacedItem(path=at, text=fields.text("content", empty=True))
+        elif (source := fields.text("source")) is not None:
+            yield fixture(fields, "source", source, at, roots)
+        elif fields.given("source") is None:
+            fields.problem("", "has neither content nor source")
 
 
 def _commands(setup: Fields) -> BootstrapSpec | None:
@@ -125,56 +126,58 @@ def _commands(setup: Fields) -> BootstrapSpec | None:
     return BootstrapSpec(command="/bin/sh", args=("-c", script), timeout_s=_COMMAND_TIMEOUT_S * len(commands))
 
 
-def _checks(document: Foreign, given: Fields, prompt: str) -> Iterator[Check]:
-    for place, item in given.items("assertions"):
-        yield from _assertion(document, given.object(place, item), prompt)
+def _checks(document: ForeignDocument, fields: Fields, prompt: str) -> Iterator[Check]:
+    for place, item in fields.items("assertions"):
+        yield from _assertion(document, fields.object(place, item), prompt)
     for name, negate in (("expect_tools", False), ("reject_tools", True)):
-        for _, tool in texts_of(given, name):
-            yield asserted(prompt, f"{name} {tool}", holds("tool_called", tool, negate=negate))
+        for _, tool in texts_of(fields, name):
+            yield assertion_check(prompt, f"{name} {tool}", holds("tool_called", tool, negate=negate))
     for name, figure in (("max_turns", "steps"), ("max_tokens", "tokens")):
-        if (most := given.whole(name)) is not None:
-            yield asserted(prompt, f"{name} {most}", holds("at_most", most, target=figure))
-    if given.has("expect_activation"):
-        yield activation(prompt, wanted=given.flag("expect_activation"))
-    for _, text in texts_of(given, "rubric"):
+        if (most := fields.whole(name)) is not None:
+            yield assertion_check(prompt, f"{name} {most}", holds("at_most", most, target=figure))
+    if fields.has("expect_activation"):
+        yield activation(prompt, wanted=fields.flag("expect_activation"))
+    for _, text in texts_of(fields, "rubric"):
         yield statement(text, prompt)
 
 
-def _assertion(document: Foreign, given: Fields, prompt: str) -> Iterator[Check]:
-    document.lose_unknown(given, _ASSERTION)
-    kind = given.text("type", required=True) or ""
+def _assertion(document: ForeignDocument, fields: Fields, prompt: str) -> Iterator[Check]:
+    document.lose_unknown(fields, _ASSERTION)
+    kind = fields.text("type", required=True) or ""
     negate = "_not_" in kind
-    label = " ".join(str(given.values[name]) for name in _ASSERTION if given.given(name) is not None)
+    label = " ".join(str(fields.values[name]) for name in _ASSERTION if fields.given(name) is not None)
     match kind.replace("_not", ""):
         case "exit_success":
-            yield asserted(prompt, label, holds("regex", r"/[^]/", description="the answer is not empty"))
+            yield assertion_check(prompt, label, holds("regex", r"/[^]/", description="the answer is not empty"))
         case "output_contains":
-            text = given.text("value", required=True) or ""
-            yield asserted(prompt, label, contains_anyhow(text, negate=negate))
+            text = fields.text("value", required=True) or ""
+            yield assertion_check(prompt, label, contains_anyhow(text, negate=negate))
         case "output_matches":
-            text = given.text("pattern", required=True) or ""
-            yield from _matches(document, given, prompt, label, text, negate=negate)
+            text = fields.text("pattern", required=True) or ""
+            yield from _matches(document, fields, prompt, label, text, negate=negate)
         case "file_exists":
-            there = holds("file_exists", None, negate=negate, target=_pattern(given), pattern=True)
-            yield asserted(prompt, label, there)
+            existence = holds("file_exists", None, negate=negate, target=_pattern(fields), pattern=True)
+            yield assertion_check(prompt, label, existence)
         case "file_contains":
-            path, text = _pattern(given), given.text("value", required=True) or ""
-            there = holds("file_exists", None, target=path, pattern=True)
-            looked = holds("file_contains", text, negate=negate, target=path, pattern=True)
-            yield asserted(prompt, label, there, looked)
+            path, text = _pattern(fields), fields.text("value", required=True) or ""
+            existence = holds("file_exists", None, target=path, pattern=True)
+            content = holds("file_contains", text, negate=negate, target=path, pattern=True)
+            yield assertion_check(prompt, label, existence, content)
         case _:
-            document.lose(given, "type", f"whet has no assertion {kind!r}")
+            document.lose_check(fields, "type", f"whet has no assertion {kind!r}")
 
 
-def _pattern(given: Fields) -> str | None:
-    return given.checked("path", given.text("path", required=True), glob_problem)
+def _pattern(fields: Fields) -> str | None:
+    return fields.checked("path", fields.text("path", required=True), glob_problem)
 
 
-def _matches(document: Foreign, given: Fields, prompt: str, label: str, text: str, *, negate: bool) -> Iterator[Check]:
+def _matches(
+    document: ForeignDocument, fields: Fields, prompt: str, label: str, text: str, *, negate: bool
+) -> Iterator[Check]:
     try:
         pattern = dotnet_pattern(text)
     except ClaimError as error:
-        document.lose(given, "pattern", error.message)
+        document.lose_check(fields, "pattern", error.message)
         return
     title = f"{'not ' if negate else ''}matches {text}"
-    yield asserted(prompt, label, holds("regex", str(pattern), negate=negate, description=title))
+    yield assertion_check(prompt, label, holds("regex", str(pattern), negate=negate, description=title))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from whet.model.grade import Location
 from whet.model.run import id_problem
@@ -14,9 +15,10 @@ from whet.model.suite import BootstrapSpec, Case, Check, Limits, User, Workspace
 from whet.model.task import ImageSpec
 from whet.reading.fields import Fields, Findings, Language
 from whet.reading.text import shorten, written
-from whet.suites import authoring
-from whet.suites.conversations import WrittenTurn, conversation_prompts, read_user
+from whet.suites.conversation import WrittenTurn, conversation_prompts, read_user
 from whet.suites.format import read_check_files, read_solution
+from whet.suites.python import authoring
+from whet.suites.split.fields import read_source, read_split
 
 _CHECK_PARAMETERS = 2
 _MARK = 'write @case(prompt="...") above the function'
@@ -24,34 +26,34 @@ _MODES: tuple[WorkspaceMode, ...] = ("shared", "isolated")
 PYTHON = Language(show=lambda value: shorten(written(value)), an_object="a map", a_flag="True or False")
 
 
-def lower_case(written: Any, *, name: str | None, index: int, findings: Findings) -> Case | None:
+def lower_case(source: Any, *, name: str | None, index: int, findings: Findings) -> Case | None:
     """Return the case of the model; None if *findings* get a problem with it."""
     place = name or f"suite[{index}]"
-    if not isinstance(written, authoring.Case):
-        findings.note("", f"must be a Case, not {PYTHON.show(written)}", case=place)
+    if not isinstance(source, authoring.Case):
+        findings.note("", f"must be a Case, not {PYTHON.show(source)}", case=place)
         return None
     before = len(findings.problems)
-    identifier = written.fields.get("id", name)
-    fields = {**written.fields, "id": identifier}
-    reader = _reader(written, fields, authoring.Case.known, findings, case=_place(identifier, place, written.line))
+    identifier = source.fields.get("id", name)
+    fields = {**source.fields, "id": identifier}
+    reader = _reader(source, fields, authoring.Case.known, findings, case=_place(identifier, place, source.line))
     _check_id(reader, name)
-    lowered = replace(_case(reader, written), location=Location(file=written.file, line=written.line))
-    return lowered if len(findings.problems) == before else None
+    case = replace(_case(reader, source), location=Location(file=source.file, line=source.line))
+    return case if len(findings.problems) == before else None
 
 
-def _case(reader: _PythonFields, written: authoring.Case) -> Case:
+def _case(reader: _PythonFields, source: authoring.Case) -> Case:
     timeout_ms = reader.whole("timeout_ms", exact=True)
     budget = reader.number("budget_usd", least=0)
     turns = _turns(reader)
-    checked = [check for turn in turns for check in turn.checks]
-    check = reader.function("check", most=_CHECK_PARAMETERS, required=not checked)
-    prompts = conversation_prompts(reader, turns, hint=_MARK if written.by_mark else None)
+    turn_checks = [check for turn in turns for check in turn.checks]
+    check = reader.function("check", most=_CHECK_PARAMETERS, required=not turn_checks)
+    prompts = conversation_prompts(reader, turns, hint=_MARK if source.by_mark else None)
     return Case(
         id=str(reader.given("id")),
         prompt=prompts[0],
         then=prompts[1:],
         user=_user(reader),
-        checks=(*checked, *((Check(grader="python", params={"function": check}),) if check else ())),
+        checks=(*turn_checks, *((Check(grader="python", params={"function": check}),) if check else ())),
         tags=tuple(dict.fromkeys(reader.texts("tags"))),
         limits=Limits(
             timeout_s=None if timeout_ms is None else timeout_ms / 1000,
@@ -63,76 +65,78 @@ def _case(reader: _PythonFields, written: authoring.Case) -> Case:
         solution=read_solution(reader),
         image=_image(reader),
         check_files=read_check_files(reader, Path(reader.findings.file)),
+        split=read_split(reader),
+        source=read_source(reader),
     )
 
 
 def _image(reader: _PythonFields) -> ImageSpec | None:
     """Read an image by its name, or a folder with a Dockerfile, seen from the suite."""
-    given = reader.text("image")
-    return None if given is None else ImageSpec.of(_from_suite(given, Path(reader.findings.file)))
+    image = reader.text("image")
+    return None if image is None else ImageSpec.of(_from_suite(image, Path(reader.findings.file)))
 
 
 def _turns(reader: _PythonFields) -> tuple[WrittenTurn, ...]:
     """Read the turns of a conversation: texts, and objects of `Turn`."""
-    found = []
+    turns = []
     for number, (place, item) in enumerate(reader.items("turns"), 1):
         if isinstance(item, str):
-            found.append(WrittenTurn(prompt=reader.text_at(place, item) or ""))
+            turns.append(WrittenTurn(prompt=reader.text_at(place, item) or ""))
             continue
         if not isinstance(item, authoring.Turn):
             reader.problem(place, f"must be a text or a Turn, not {PYTHON.show(item)}")
             continue
         # The prompt may come without its name.
         words = dict(zip(("prompt",), item.positional, strict=False))
-        own = _reader(
+        turn = _reader(
             item, {**words, **item.fields}, item.known, reader.findings, place=place, case=reader.case, most=1
         )
-        check, soft = own.function("check", most=_CHECK_PARAMETERS), own.flag("soft")
-        made = Check(grader="python", params={"function": check}, turn=number, soft=soft)
-        prompt = own.text("prompt", required=True) or ""
-        found.append(WrittenTurn(prompt=prompt, checks=(made,) if check else ()))
-    return tuple(found)
+        check, soft = turn.function("check", most=_CHECK_PARAMETERS), turn.flag("soft")
+        turn_check = Check(grader="python", params={"function": check}, turn=number, soft=soft)
+        prompt = turn.text("prompt", required=True) or ""
+        turns.append(WrittenTurn(prompt=prompt, checks=(turn_check,) if check else ()))
+    return tuple(turns)
 
 
 def _user(reader: _PythonFields) -> User | None:
-    given = reader.given("user")
-    if given is None:
+    user = reader.given("user")
+    if user is None:
         return None
-    if not isinstance(given, authoring.User):
-        reader.problem("user", f"must be a User, not {PYTHON.show(given)}")
+    if not isinstance(user, authoring.User):
+        reader.problem("user", f"must be a User, not {PYTHON.show(user)}")
         return None
-    return read_user(_reader(given, given.fields, given.known, reader.findings, place="user", case=reader.case))
+    return read_user(_reader(user, user.fields, user.known, reader.findings, place="user", case=reader.case))
 
 
 def _reader(
-    written: Any,
+    source: Any,
     fields: Mapping[str, Any],
-    known: tuple[str, ...],
+    field_names: tuple[str, ...],
     findings: Findings,
     *,
     place: str = "",
     case: str | None = None,
     most: int = 0,
 ) -> _PythonFields:
-    """Return a reader of *fields*, once those that *written* does not have are noted."""
+    """Return a reader of *fields*, once those that *source* does not have are noted."""
     # None is the same as nothing.
-    plain = {name: value for name, value in fields.items() if value is not None or name not in known}
+    plain = {name: value for name, value in fields.items() if value is not None or name not in field_names}
     reader = _PythonFields(_plain(plain), findings, place, case)
-    reader.refuse_unknown(known)
-    if len(getattr(written, "positional", ())) > most:
-        reader.problem("", "takes named fields only", f"known: {', '.join(known)}")
+    reader.refuse_unknown(field_names)
+    if len(getattr(source, "positional", ())) > most:
+        reader.problem("", "takes named fields only", f"known: {', '.join(field_names)}")
     return reader
 
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return *fields* with a list for each set, and texts for the paths in lists."""
 
-    def listed(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if not isinstance(value, set | frozenset | list | tuple):
             return value
         return tuple(str(item) if isinstance(item, Path) else item for item in value)
 
-    return {name: listed(value) for name, value in fields.items()}
+    return {name: convert(value) for name, value in fields.items()}
 
 
 def _check_id(reader: _PythonFields, name: str | None) -> None:
@@ -148,36 +152,36 @@ def _check_id(reader: _PythonFields, name: str | None) -> None:
         )
 
 
-def lower_check_files(written: Any, findings: Findings) -> tuple[Path, ...]:
+def lower_check_files(value: Any, findings: Findings) -> tuple[Path, ...]:
     """Return what commands of all checks may read; *findings* get what is wrong with it."""
-    return read_check_files(_PythonFields(_plain({"check_files": written}), findings), Path(findings.file))
+    return read_check_files(_PythonFields(_plain({"check_files": value}), findings), Path(findings.file))
 
 
-def lower_workspace(written: Any, findings: Findings) -> WorkspaceSpec | None:
+def lower_workspace(source: Any, findings: Findings) -> WorkspaceSpec | None:
     """Return the workspace of the model; None if *findings* get the problem that it is not a `Workspace`."""
-    if not isinstance(written, authoring.Workspace):
-        findings.note("workspace", f"must be a Workspace, not {PYTHON.show(written)}")
+    if not isinstance(source, authoring.Workspace):
+        findings.note("workspace", f"must be a Workspace, not {PYTHON.show(source)}")
         return None
-    reader = _reader(written, written.fields, authoring.Workspace.known, findings, place="workspace")
+    reader = _reader(source, source.fields, authoring.Workspace.known, findings, place="workspace")
     mode = reader.choice("mode", _MODES, required=True)
-    if mode == "isolated" and written.fields.get("cwd") is not None:
+    if mode == "isolated" and source.fields.get("cwd") is not None:
         reader.problem("cwd", "has no meaning in an isolated workspace", 'use mode="shared", or template_dir')
     return WorkspaceSpec(
         mode=mode or "isolated",
         cwd=reader.folder("cwd"),
         template_dir=reader.folder("template_dir", must_exist=True),
-        bootstrap=_bootstrap(written.fields.get("bootstrap"), findings),
+        bootstrap=_bootstrap(source.fields.get("bootstrap"), findings),
     )
 
 
-def _bootstrap(written: Any, findings: Findings) -> BootstrapSpec | None:
-    if written is None:
+def _bootstrap(source: Any, findings: Findings) -> BootstrapSpec | None:
+    if source is None:
         return None
-    fields = written if isinstance(written, Mapping) else getattr(written, "fields", None)
+    fields = source if isinstance(source, Mapping) else getattr(source, "fields", None)
     if fields is None:
-        findings.note("workspace.bootstrap", f"must be a Bootstrap, not {PYTHON.show(written)}")
+        findings.note("workspace.bootstrap", f"must be a Bootstrap, not {PYTHON.show(source)}")
         return None
-    reader = _reader(written, fields, authoring.Bootstrap.known, findings, place="workspace.bootstrap")
+    reader = _reader(source, fields, authoring.Bootstrap.known, findings, place="workspace.bootstrap")
     path = Path(findings.file)
     command = reader.text("command", required=True)
     timeout_ms = reader.whole("timeout_ms", exact=True)
@@ -198,8 +202,6 @@ def _from_suite(word: str, path: Path) -> str:
 
 class _PythonFields(Fields):
     """The fields of an object that an author made, which also has functions and folders."""
-
-    __slots__ = ()
 
     def function(self, name: str, *, most: int, required: bool = False) -> Callable[..., Any] | None:
         """Read a function that needs at most *most* arguments."""
@@ -226,19 +228,19 @@ class _PythonFields(Fields):
             self.problem(name, f"must be a path, not {self.shown(name, value)}")
             return None
         try:
-            found = (Path(self.findings.file).parent / Path(value).expanduser()).resolve()
+            path = (Path(self.findings.file).parent / Path(value).expanduser()).resolve()
         except RuntimeError as error:
             self.problem(name, f"{value}: {error}")
             return None
-        if must_exist and not found.is_dir():
-            self.problem(name, f"{found} {'is not a folder' if found.exists() else 'does not exist'}")
+        if must_exist and not path.is_dir():
+            self.problem(name, f"{path} {'is not a folder' if path.exists() else 'does not exist'}")
             return None
-        return found
+        return path
 
 
 def _place(identifier: Any, place: str, line: int) -> str:
-    shown = identifier if isinstance(identifier, str) and identifier.strip() and identifier.isprintable() else place
-    return f"{shown[:60]} (line {line})"
+    name = identifier if isinstance(identifier, str) and identifier.strip() and identifier.isprintable() else place
+    return f"{name[:60]} (line {line})"
 
 
 def _required_parameters(function: Callable[..., Any]) -> int:
@@ -247,11 +249,11 @@ def _required_parameters(function: Callable[..., Any]) -> int:
     except (TypeError, ValueError):
         return 0
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [item for item in parameters if item.default is inspect.Parameter.empty]
+    mandatory = [item for item in parameters if item.default is inspect.Parameter.empty]
     # A keyword-only parameter without a default can never be given.
-    if any(item.kind is inspect.Parameter.KEYWORD_ONLY for item in needed):
+    if any(item.kind is inspect.Parameter.KEYWORD_ONLY for item in mandatory):
         return 100
-    return sum(item.kind in positional for item in needed)
+    return sum(item.kind in positional for item in mandatory)
 
 
 def _yields(function: Callable[..., Any]) -> bool:

@@ -15,17 +15,18 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn, TypeAlias
 
+from whet import exit_codes
 from whet.errors import UsageError
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 # The names that a function binds itself, and whether each is surely a generator function.
-_Bound: TypeAlias = Mapping[str, bool]
+_Names: TypeAlias = Mapping[str, bool]
 
 
 def dropped_generators(source: str, names: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
     """Yield line and name of every call that makes a generator that nothing runs; *names* are the module's own."""
     try:
-        waiting: list[tuple[ast.AST, tuple[_Bound, ...]]] = [(ast.parse(source), ())]
+        waiting: list[tuple[ast.AST, tuple[_Names, ...]]] = [(ast.parse(source), ())]
     except (RecursionError, SyntaxError, ValueError):
         # What is too deep for a tree is left alone; Python has read it already.
         return
@@ -35,36 +36,39 @@ def dropped_generators(source: str, names: Mapping[str, Any]) -> Iterator[tuple[
         if call is not None and _makes_generator(call.func, scopes, names):
             yield call.lineno, ast.unparse(call.func)
         if isinstance(node, _Function):
-            scopes = (*scopes, _bound(node))
+            scopes = (*scopes, _bound_names(node))
         waiting += ((child, scopes) for child in ast.iter_child_nodes(node))
 
 
 def _idle_call(node: ast.AST) -> ast.Call | None:
     """Return a call whose value is dropped, or only tested for truth, which a generator always has."""
-    value = node.value if isinstance(node, ast.Expr) else node.test if isinstance(node, ast.Assert) else None
-    return value if isinstance(value, ast.Call) else None
+    match node:
+        case ast.Expr(value=ast.Call() as call) | ast.Assert(test=ast.Call() as call):
+            return call
+        case _:
+            return None
 
 
-def _makes_generator(called: ast.expr, scopes: tuple[_Bound, ...], names: Mapping[str, Any]) -> bool:
-    owner = called.value if isinstance(called, ast.Attribute) else called
+def _makes_generator(function: ast.expr, scopes: tuple[_Names, ...], names: Mapping[str, Any]) -> bool:
+    owner = function.value if isinstance(function, ast.Attribute) else function
     if not isinstance(owner, ast.Name):
         return False
     local = next((scope[owner.id] for scope in reversed(scopes) if owner.id in scope), None)
     if local is not None:
-        return local and owner is called
-    found = names.get(owner.id)
-    if isinstance(called, ast.Attribute):
-        found = vars(found).get(called.attr) if isinstance(found, ModuleType) else None
-    return inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found)
+        return local and owner is function
+    value = names.get(owner.id)
+    if isinstance(function, ast.Attribute):
+        value = vars(value).get(function.attr) if isinstance(value, ModuleType) else None
+    return inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
 
 
-def _bound(function: _Function) -> _Bound:
+def _bound_names(function: _Function) -> _Names:
     """Return what *function* binds; a name that is bound more than once may be anything."""
-    bound: dict[str, bool] = {}
+    generators: dict[str, bool] = {}
     for node in _own_nodes(function):
         for name in _binds(node):
-            bound[name] = name not in bound and _is_plain_generator(node)
-    return bound
+            generators[name] = name not in generators and _is_plain_generator(node)
+    return generators
 
 
 def _binds(node: ast.AST) -> Iterator[str]:
@@ -103,7 +107,6 @@ _USUAL_MS = 60_000
 ANNOUNCED_AFTER_S = 3.0
 # A suite that catches everything and goes on has this long until whet ends with it.
 _GRACE_S = 2.0
-_USAGE = 2
 # At most what a timer takes.
 _MILLISECONDS = re.compile("[1-9][0-9]{0,11}")
 
@@ -134,7 +137,7 @@ def patience(path: Path, most_s: float, is_own: Callable[[str], bool]) -> Iterat
         # Leave the timer of another owner, such as a test, as it is.
         yield
         return
-    watch = _Watch(path, most_s, is_own, os.getpid(), os._exit)
+    watch = _Watchdog(path, most_s, is_own, os.getpid(), os._exit)
     before = signal.signal(signal.SIGALRM, watch.ring)
     signal.setitimer(signal.ITIMER_REAL, min(ANNOUNCED_AFTER_S, most_s))
     try:
@@ -144,7 +147,7 @@ def patience(path: Path, most_s: float, is_own: Callable[[str], bool]) -> Iterat
         signal.signal(signal.SIGALRM, before)
 
 
-class _Watch:
+class _Watchdog:
     """What happens when the timer fires: first a message, then an exception, at last the end of the process."""
 
     def __init__(
@@ -155,24 +158,24 @@ class _Watch:
         self._is_own = is_own
         self._process = process
         self._leave = leave
-        self._announced = most_s <= ANNOUNCED_AFTER_S
-        self._raised = False
+        self._has_announced = most_s <= ANNOUNCED_AFTER_S
+        self._has_raised = False
 
     def ring(self, number: int, frame: FrameType | None) -> None:
         """Say or do what is due; in a copy that the suite forked, nothing is."""
         del number
         if os.getpid() != self._process:
             return
-        if not self._announced:
-            self._announced = True
+        if not self._has_announced:
+            self._has_announced = True
             _say(f"importing {self._path} ... {self._place(frame)}".rstrip())
             signal.setitimer(signal.ITIMER_REAL, self._most_s - ANNOUNCED_AFTER_S)
             return
         message = f"it did not end within {self._most_s:g} s {self._place(frame)}".rstrip()
-        if self._raised:
+        if self._has_raised:
             _say(f"error[suite]: {self._path}: cannot be imported: {message}\n  {HINT}")
-            self._leave(_USAGE)
-        self._raised = True
+            self._leave(exit_codes.USAGE)
+        self._has_raised = True
         signal.setitimer(signal.ITIMER_REAL, _GRACE_S)
         raise ImportHangs(message)
 

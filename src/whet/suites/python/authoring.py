@@ -1,7 +1,7 @@
 """What the author of a Python suite writes: `Case`, `case`, `Turn`, `User`, `Workspace` and `Bootstrap`.
 
-They accept anything and remember where it was written, so that the format can report every mistake at once, with its
-place. Type checkers and editors see the strict signatures.
+`Case` and the others accept anything and remember where it was written, so that the format can report every mistake at
+once, with its place. Type checkers and editors see the strict signatures.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 if TYPE_CHECKING:
     from whet.model.grade import FailureClass
     from whet.model.run import TrialResult
+    from whet.model.suite import CaseSource, Part
 
 
 # A check takes the session, and the context if it has a parameter for it. It may be async. It holds if it returns.
@@ -21,10 +22,10 @@ CheckFunction = Callable[..., "Awaitable[None] | None"]
 Classify = Callable[["TrialResult"], "FailureClass | str | None"]
 
 # The cases that `@case` made, by module, so that two functions of one name are seen as two.
-marked: dict[str, list[Case]] = {}
+marked_cases: dict[str, list[Case]] = {}
 
 
-class _Written:
+class _AuthorObject:
     """Something written down by an author: its fields as given, and where."""
 
     known: tuple[str, ...] = ()
@@ -43,7 +44,7 @@ class _Written:
         line: int
 
 
-class Case(_Written):
+class Case(_AuthorObject):
     """One task and the check that decides how it went."""
 
     known = (
@@ -61,6 +62,8 @@ class Case(_Written):
         "solution",
         "image",
         "check_files",
+        "split",
+        "source",
     )
     # Whether `@case` made it.
     by_mark = False
@@ -84,10 +87,12 @@ class Case(_Written):
             solution: str | Mapping[str, str | Sequence[str]] | None = None,
             image: str | None = None,
             check_files: Sequence[str | Path] = (),
+            split: Part | None = None,
+            source: CaseSource | None = None,
         ) -> None: ...
 
 
-class Turn(_Written):
+class Turn(_AuthorObject):
     """One prompt of a conversation, and a check of what the agent did until it answered.
 
     If the check fails, no further turn is taken, unless the turn is `soft`.
@@ -100,7 +105,7 @@ class Turn(_Written):
         def __init__(self, prompt: str, *, check: CheckFunction | None = None, soft: bool = False) -> None: ...
 
 
-class User(_Written):
+class User(_AuthorObject):
     """A person that a model plays: it answers the agent until it has what it wants, gives up or takes no more turns."""
 
     known = ("goal", "facts", "max_turns", "model")
@@ -112,7 +117,7 @@ class User(_Written):
         ) -> None: ...
 
 
-class Bootstrap(_Written):
+class Bootstrap(_AuthorObject):
     """A command that prepares a fresh workspace."""
 
     known = ("command", "args", "timeout_ms", "env")
@@ -129,7 +134,7 @@ class Bootstrap(_Written):
         ) -> None: ...
 
 
-class Workspace(_Written):
+class Workspace(_AuthorObject):
     """Where the cases of a suite work; relative paths are taken from the suite's folder."""
 
     known = ("mode", "cwd", "template_dir", "bootstrap")
@@ -175,9 +180,9 @@ def case(
 
     def mark(check: CheckFunction) -> Case:
         name = getattr(check, "__name__", "case")
-        made = Case(id=id if id is not None else name, check=check, tags=tags, **others)
-        made.file, made.line, made.by_mark = file, line, True
-        marked.setdefault(getattr(check, "__module__", ""), []).append(made)
-        return made
+        marked_case = Case(id=id if id is not None else name, check=check, tags=tags, **others)
+        marked_case.file, marked_case.line, marked_case.by_mark = file, line, True
+        marked_cases.setdefault(getattr(check, "__module__", ""), []).append(marked_case)
+        return marked_case
 
     return mark if check is None else mark(check)

@@ -10,22 +10,23 @@ import os
 import posix
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from msgspec.structs import replace
+
+from whet.checks.asserts.explain import text_of
+from whet.checks.asserts.imports import PACKAGE, enter, home_of, top_of
+from whet.checks.asserts.rewrite import SuiteLoader, rewriting_helpers
 from whet.errors import Problem, SuiteError
-from whet.grade.expect.asserts import text_of
-from whet.grade.expect.homes import PACKAGE, enter, home_of, top_of
-from whet.grade.expect.rewriting import SuiteLoader, rewrite_helpers
 from whet.model.suite import Case, Suite
 from whet.reading.fields import Fields, Findings
-from whet.suites import authoring
 from whet.suites.format import held_out, note_shared_ids
-from whet.suites.python_fields import PYTHON, lower_case, lower_check_files, lower_workspace
-from whet.suites.python_mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
+from whet.suites.python import authoring
+from whet.suites.python._fields import PYTHON, lower_case, lower_check_files, lower_workspace
+from whet.suites.python._mistakes import HINT, ImportHangs, dropped_generators, limit_s, patience
 
 # The prefix of the module of a suite outside of packages.
 _OUTSIDE_PACKAGES = "whet_suite_"
@@ -42,31 +43,40 @@ class PythonFormat:
         """Import the module and check all that can be checked without running an agent."""
         module = _import(path)
         findings = Findings(str(path), language=PYTHON)
-        findings.problems += (problem for own in _own_modules(path) for problem in _unrun(own))
+        findings.problems += (
+            problem for author_module in _own_modules(path) for problem in _dropped_generator_problems(author_module)
+        )
         for_all = lower_check_files(getattr(module, "check_files", ()), findings)
         cases = tuple(
             replace(case, check_files=tuple(dict.fromkeys((*for_all, *case.check_files))))
             for case in _cases(module, findings)
         )
-        declared = getattr(module, "workspace", None)
-        workspace = None if declared is None else lower_workspace(declared, findings)
+        source = getattr(module, "workspace", None)
+        workspace = None if source is None else lower_workspace(source, findings)
         if findings.problems:
             raise SuiteError(findings.problems)
         return Suite(
             name=path.stem,
             cases=cases,
             source=path,
-            digest=_digest(path),
+            digest=_digest([path, *_helpers(path)]),
+            helpers=_digest(_helpers(path)),
             workspace=workspace,
             held_out=held_out(path, cases),
         )
 
 
-def _digest(path: Path) -> str:
-    """Return the digest of the suite and of what it imported from its folder or package, in the order of names."""
-    files = {path, *(Path(module.__file__) for module in _own_modules(path) if module.__file__)}
-    own = sorted(file for file in files if "site-packages" not in file.parts and file.is_file())
-    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in own)).hexdigest()
+def _helpers(path: Path) -> Iterator[Path]:
+    """Yield the files that the suite imported from its folder or package."""
+    for module in _own_modules(path):
+        if module.__file__ and Path(module.__file__) != path:
+            yield Path(module.__file__)
+
+
+def _digest(files: Iterable[Path]) -> str:
+    """Return the digest of what an author wrote of *files*, in the order of their names."""
+    author_files = sorted(file for file in set(files) if "site-packages" not in file.parts and file.is_file())
+    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in author_files)).hexdigest()
 
 
 def _own_modules(path: Path) -> Iterator[ModuleType]:
@@ -81,7 +91,7 @@ def _own_modules(path: Path) -> Iterator[ModuleType]:
             yield module
 
 
-def _unrun(module: ModuleType) -> Iterator[Problem]:
+def _dropped_generator_problems(module: ModuleType) -> Iterator[Problem]:
     """Yield a problem for each generator that the suite or a helper makes and drops."""
     loader = getattr(module, "__loader__", None)
     if not isinstance(loader, SuiteLoader):
@@ -111,11 +121,10 @@ def _import(path: Path) -> ModuleType:
         raise SuiteError([Problem(file=str(path), message="cannot be imported")])
     most_s = limit_s(os.environ)
     module = importlib.util.module_from_spec(spec)
-    authoring.marked.pop(name, None)
+    authoring.marked_cases.pop(name, None)
     enter(home_of(path))
-    wanted = (str(path.parent), *([str(top.parent)] if package else []))
-    sys.path += [place for place in wanted if place not in sys.path]
-    rewrite_helpers(home_of(path))
+    folders = (str(path.parent), *([str(top.parent)] if package else []))
+    sys.path += [place for place in folders if place not in sys.path]
     try:
         # What a module prints while it loads must not get between the lines of a reporter.
         with (
@@ -123,6 +132,7 @@ def _import(path: Path) -> ModuleType:
             contextlib.redirect_stdout(sys.stderr),
             _same_process(),
             _no_way_out(),
+            rewriting_helpers(home_of(path)),
         ):
             if package:
                 _check_package(importlib.import_module(package), path)
@@ -157,13 +167,13 @@ def _same_process() -> Iterator[None]:
         yield
     finally:
         if os.getpid() != process:
-            # It forked, and this is the copy: one run is enough.
+            # The suite forked, and this is the copy: one run is enough.
             os._exit(0)
         os.chdir(cwd)
         sys.path[:] = [*(place for place in sys.path if place not in places), *places]
 
 
-class _Ended(BaseException):
+class _ProcessExit(BaseException):
     """A module that loads would have ended the process, or put another program in its place."""
 
 
@@ -173,10 +183,10 @@ def _no_way_out() -> Iterator[None]:
     process = os.getpid()
     real = {name: getattr(os, name) for name in ("_exit", "execv", "execve")}
 
-    def guarded(name: str) -> Callable[..., Any]:
+    def guard(name: str) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
             if os.getpid() == process:
-                raise _Ended(f"it calls os.{name}, which would have ended whet")
+                raise _ProcessExit(f"it calls os.{name}, which would have ended whet")
             return real[name](*args)
 
         return call
@@ -186,7 +196,7 @@ def _no_way_out() -> Iterator[None]:
             setattr(os, name, function)
             setattr(posix, name, function)
 
-    put({name: guarded(name) for name in real})
+    put({name: guard(name) for name in real})
     try:
         yield
     finally:
@@ -195,18 +205,15 @@ def _no_way_out() -> Iterator[None]:
 
 def _import_problem(path: Path, error: BaseException) -> Problem:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    here = isinstance(error, SyntaxError) and error.filename in (None, str(path))
-    line = error.lineno if isinstance(error, SyntaxError) and here else (frames[-1].lineno if frames else None)
-    said = text_of(error)
-    what = (
-        said
-        if isinstance(error, _Ended | ImportHangs)
-        else f"{type(error).__name__}: {said}"
-        if said
-        else type(error).__name__
-    )
+    line = frames[-1].lineno if frames else None
+    if isinstance(error, SyntaxError) and error.filename in (None, str(path)):
+        line = error.lineno
+    text = text_of(error)
+    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, _ProcessExit | ImportHangs):
+        reason = text
     place = f"line {line}" if line else None
-    return Problem(file=str(path), field=place, message=f"cannot be imported: {what}", hint=_import_hint(path, error))
+    return Problem(file=str(path), field=place, message=f"cannot be imported: {reason}", hint=_import_hint(path, error))
 
 
 def _import_hint(path: Path, error: BaseException) -> str | None:
@@ -223,51 +230,55 @@ def _import_hint(path: Path, error: BaseException) -> str | None:
 
 
 def _cases(module: ModuleType, findings: Findings) -> Iterator[Case]:
-    marked = _marked(module)
-    declared = getattr(module, "suite", None)
-    if declared is None and not marked:
+    marked_cases = _find_marked(module)
+    source = getattr(module, "suite", None)
+    if source is None and not marked_cases:
         hint = "suite = [Case(id=..., prompt=..., check=...)]"
         findings.note("", "has no `suite` and no function marked with @case", hint)
         return
     before = len(findings.problems)
-    written = _written(marked if declared is None else declared, findings)
-    if declared is not None:
-        _note_forgotten(marked, written, findings)
-    ids = [item.fields.get("id", name) for name, item in written if isinstance(item, authoring.Case)]
-    texts = [each for each in ids if isinstance(each, str)]
-    note_shared_ids((Fields({}, findings, case=each), "id", each) for each in texts)
-    if not written and len(findings.problems) == before:
+    entries = _list_cases(marked_cases if source is None else source, findings)
+    if source is not None:
+        _note_forgotten(marked_cases, entries, findings)
+    ids = [item.fields.get("id", name) for name, item in entries if isinstance(item, authoring.Case)]
+    texts = [identifier for identifier in ids if isinstance(identifier, str)]
+    note_shared_ids((Fields({}, findings, case=identifier), "id", identifier) for identifier in texts)
+    if not entries and len(findings.problems) == before:
         findings.note("suite", "has no cases")
-    for number, (name, item) in enumerate(written):
-        lowered = lower_case(item, name=name, index=number, findings=findings)
-        if lowered is not None:
-            yield lowered
+    for number, (name, item) in enumerate(entries):
+        case = lower_case(item, name=name, index=number, findings=findings)
+        if case is not None:
+            yield case
 
 
-def _marked(module: ModuleType) -> list[authoring.Case]:
+def _find_marked(module: ModuleType) -> list[authoring.Case]:
     """Return the functions that are marked in the module, then those that it imported from its folder."""
-    own = authoring.marked.get(module.__name__, [])
-    others = [item for name, items in authoring.marked.items() if name != module.__name__ for item in items]
-    here = {id(value) for value in vars(module).values()}
-    return [*own, *(item for item in others if id(item) in here)]
+    module_cases = authoring.marked_cases.get(module.__name__, [])
+    imported_cases = [
+        item for name, items in authoring.marked_cases.items() if name != module.__name__ for item in items
+    ]
+    module_ids = {id(value) for value in vars(module).values()}
+    return [*module_cases, *(item for item in imported_cases if id(item) in module_ids)]
 
 
-def _written(declared: Any, findings: Findings) -> list[tuple[str | None, Any]]:
+def _list_cases(source: Any, findings: Findings) -> list[tuple[str | None, Any]]:
     """Return the cases of a list or a map, with their names in the map."""
-    match declared:
+    match source:
         case Mapping():
-            return [(str(key), item) for key, item in declared.items()]
+            return [(str(key), item) for key, item in source.items()]
         case list() | tuple():
-            return [(None, item) for item in declared]
+            return [(None, item) for item in source]
         case _:
-            findings.note("suite", f"must be a list or a map of Case, not {type(declared).__name__}")
+            findings.note("suite", f"must be a list or a map of Case, not {type(source).__name__}")
             return []
 
 
-def _note_forgotten(marked: list[authoring.Case], written: list[tuple[str | None, Any]], findings: Findings) -> None:
-    listed = {id(item) for _, item in written}
-    for item in marked:
-        if id(item) not in listed:
+def _note_forgotten(
+    marked_cases: list[authoring.Case], entries: list[tuple[str | None, Any]], findings: Findings
+) -> None:
+    listed_ids = {id(item) for _, item in entries}
+    for item in marked_cases:
+        if id(item) not in listed_ids:
             findings.note(
                 f"line {item.line}",
                 "is marked with @case but not listed in `suite`",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from whet.testing.model_script import Body, Call, Fault, Frame, Reply, Tool, new_id, pieces
+from whet.testing.scripted_model.script import Body, Call, Fault, Frame, OfferedTool, Reply, new_id, pieces
 
 _ERRORS: dict[Fault, tuple[str, str | None, str]] = {
     "auth": ("invalid_request_error", "invalid_api_key", "Incorrect API key provided."),
@@ -43,10 +43,13 @@ class Chat(_OpenAI):
 
     name = "chat"
 
-    def tools(self, body: Body) -> list[Tool]:
+    def tools(self, body: Body) -> list[OfferedTool]:
         """Functions, each wrapped in an object."""
         functions = [tool.get("function") or {} for tool in body.get("tools") or ()]
-        return [Tool(name=str(each.get("name", "")), schema=each.get("parameters") or {}) for each in functions]
+        return [
+            OfferedTool(name=str(function.get("name", "")), schema=function.get("parameters") or {})
+            for function in functions
+        ]
 
     def message(self, reply: Reply) -> dict[str, Any]:
         """A whole completion."""
@@ -90,8 +93,8 @@ def _deltas(reply: Reply) -> Iterator[dict[str, Any]]:
     for piece in pieces(reply.say):
         yield {"content": piece}
     for index, call in enumerate(_calls(reply)):
-        begun = {**call["function"], "arguments": ""}
-        yield {"tool_calls": [{"index": index, **call, "function": begun}]}
+        head = {**call["function"], "arguments": ""}
+        yield {"tool_calls": [{"index": index, **call, "function": head}]}
         for piece in pieces(call["function"]["arguments"]):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
@@ -107,19 +110,23 @@ def _usage(reply: Reply) -> dict[str, Any]:
     }
 
 
+_SEARCH = "tool_search"
+_TOOL_ITEMS = ("additional_tools", f"{_SEARCH}_output")
+
+
 class Responses(_OpenAI):
     """Responses: output in items; tools may be grouped by namespace, or be part of the input."""
 
     name = "responses"
 
-    def tools(self, body: Body) -> list[Tool]:
-        """Those of the request, and those of an `additional_tools` item, which Codex sends to some models."""
-        offered = list(body.get("tools") or ())
+    def tools(self, body: Body) -> list[OfferedTool]:
+        """Return the tools of the request, of a search, and of an item that Codex sends to some models."""
+        definitions = list(body.get("tools") or ())
         items = body.get("input")
         for item in items if isinstance(items, list) else ():
-            if isinstance(item, dict) and item.get("type") == "additional_tools":
-                offered += item.get("tools") or ()
-        return list(_flat(offered))
+            if isinstance(item, dict) and item.get("type") in _TOOL_ITEMS:
+                definitions += item.get("tools") or ()
+        return list(_flat(definitions))
 
     def message(self, reply: Reply) -> dict[str, Any]:
         """A whole response."""
@@ -128,27 +135,29 @@ class Responses(_OpenAI):
     def frames(self, reply: Reply, _body: Body) -> Iterator[Frame]:
         """The response as it begins, its items in pieces, and all of it at the end."""
         name, items, numbers = new_id("resp"), list(_items(reply)), count()
-        begun = {"response": _response(reply, name, "in_progress", [])}
+        head = {"response": _response(reply, name, "in_progress", [])}
         middle = [(kind, {"output_index": index, **values}) for index, item in enumerate(items)
                   for kind, values in _in_pieces(item)]  # fmt: skip
-        ended = {"response": _response(reply, name, "completed", items)}
-        for kind, values in [("created", begun), ("in_progress", begun), *middle, ("completed", ended)]:
+        tail = {"response": _response(reply, name, "completed", items)}
+        for kind, values in [("created", head), ("in_progress", head), *middle, ("completed", tail)]:
             full = f"response.{kind}"
             yield full, {"type": full, "sequence_number": next(numbers), **values}
 
 
-def _flat(offered: Sequence[dict[str, Any]]) -> Iterator[Tool]:
+def _flat(offered: Sequence[dict[str, Any]]) -> Iterator[OfferedTool]:
     for tool in offered:
         inner = tool.get("tools") or () if tool.get("type") == "namespace" else None
         if inner is None:
             yield _tool(tool, None)
         else:
-            yield from (_tool(each, tool.get("name")) for each in inner)
+            yield from (_tool(function, tool.get("name")) for function in inner)
 
 
-def _tool(tool: dict[str, Any], namespace: str | None) -> Tool:
+def _tool(tool: dict[str, Any], namespace: str | None) -> OfferedTool:
     kind = str(tool.get("type") or "function")
-    return Tool(name=str(tool.get("name") or kind), kind=kind, schema=tool.get("parameters") or {}, namespace=namespace)
+    return OfferedTool(
+        name=str(tool.get("name") or kind), kind=kind, schema=tool.get("parameters") or {}, namespace=namespace
+    )
 
 
 def _items(reply: Reply) -> Iterator[dict[str, Any]]:
@@ -167,6 +176,9 @@ def _call_item(call: Call) -> dict[str, Any]:
     if call.tool.kind == "local_shell":
         action = {"type": "exec", "command": call.args["command"], "env": {}}
         return {"type": "local_shell_call", **common, "action": action}
+    if call.tool.kind == _SEARCH:
+        # The search runs in the agent, which knows the tools.
+        return {"type": f"{_SEARCH}_call", **common, "execution": "client", "arguments": dict(call.args)}
     common["name"] = call.tool.name
     if call.tool.kind == "custom":
         # Such a tool is in the namespace "functions" by default.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from whet.testing.model_script import Body, Fault, Frame, Reply, Tool, new_id, pieces
+from whet.testing.scripted_model.script import Body, Fault, Frame, OfferedTool, Reply, new_id, pieces
 
 _ANTHROPIC_ERRORS: dict[Fault, tuple[str, str]] = {
     "auth": ("authentication_error", "invalid x-api-key"),
@@ -24,10 +24,12 @@ class Anthropic:
 
     name = "anthropic"
 
-    def tools(self, body: Body) -> list[Tool]:
-        """Each with its own name at the top."""
-        offered = body.get("tools") or ()
-        return [Tool(name=str(tool.get("name", "")), schema=tool.get("input_schema") or {}) for tool in offered]
+    def tools(self, body: Body) -> list[OfferedTool]:
+        """All tools, each with its own name at the top."""
+        definitions = body.get("tools") or ()
+        return [
+            OfferedTool(name=str(tool.get("name", "")), schema=tool.get("input_schema") or {}) for tool in definitions
+        ]
 
     def message(self, reply: Reply) -> dict[str, Any]:
         """A message with all its blocks."""
@@ -50,24 +52,24 @@ class Anthropic:
 
     def frames(self, reply: Reply, _body: Body) -> Iterator[Frame]:
         """The message without its content, the blocks in pieces, and the end with the tokens."""
-        whole = self.message(reply)
-        begun = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
-        yield _frame("message_start", message=begun)
-        for index, block in enumerate(whole["content"]):
+        message = self.message(reply)
+        head = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
+        yield _frame("message_start", message=head)
+        for index, block in enumerate(message["content"]):
             empty, deltas = _in_pieces(block)
             yield _frame("content_block_start", index=index, content_block=empty)
             for delta in deltas:
                 yield _frame("content_block_delta", index=index, delta=delta)
             yield _frame("content_block_stop", index=index)
-        stop = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+        stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
         yield _frame("message_delta", delta=stop, usage={"output_tokens": reply.usage.output})
         yield _frame("message_stop")
 
     def error(self, fault: Fault, _status: int, message: str | None, model: str) -> dict[str, Any]:
         """An error with its type."""
         kind, text = _ANTHROPIC_ERRORS[fault]
-        said = {"type": kind, "message": message or text.format(model=model)}
-        return {"type": "error", "error": said, "request_id": "req_scripted"}
+        details = {"type": kind, "message": message or text.format(model=model)}
+        return {"type": "error", "error": details, "request_id": "req_scripted"}
 
 
 def _frame(kind: str, **values: Any) -> Frame:
@@ -87,9 +89,9 @@ def _in_pieces(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, An
     """Return a block as it begins, and its pieces."""
     match block["type"]:
         case "thinking":
-            thought = {"type": "thinking_delta", "thinking": block["thinking"]}
-            signed = {"type": "signature_delta", "signature": block["signature"]}
-            return {**block, "thinking": "", "signature": ""}, [thought, signed]
+            thinking = {"type": "thinking_delta", "thinking": block["thinking"]}
+            signature = {"type": "signature_delta", "signature": block["signature"]}
+            return {**block, "thinking": "", "signature": ""}, [thinking, signature]
         case "text":
             return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
         case _:
@@ -119,14 +121,17 @@ class Gemini:
 
     name = "gemini"
 
-    def tools(self, body: Body) -> list[Tool]:
+    def tools(self, body: Body) -> list[OfferedTool]:
         """Declared functions, in groups."""
         groups = body.get("tools") or ()
-        declared = [each for group in groups for each in group.get("functionDeclarations") or ()]
-        return [Tool(name=str(each.get("name", "")), schema=_schema(each)) for each in declared]
+        declarations = [declaration for group in groups for declaration in group.get("functionDeclarations") or ()]
+        return [
+            OfferedTool(name=str(declaration.get("name", "")), schema=_schema(declaration))
+            for declaration in declarations
+        ]
 
     def message(self, reply: Reply) -> dict[str, Any]:
-        """All parts at once."""
+        """All parts of the message at once."""
         return _answer(reply, [*_thought(reply), *_said([reply.say] if reply.say else []), *_calls(reply)], ends=True)
 
     def frames(self, reply: Reply, _body: Body) -> Iterator[Frame]:

@@ -7,8 +7,9 @@ import json
 import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypeAlias, get_args
+
+from msgspec import Struct, field
 
 from whet.reading.text import did_you_mean
 
@@ -27,8 +28,7 @@ class ScriptError(ValueError):
     """A script that cannot be followed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(Struct, frozen=True):
     """The usage of a step; cached and written tokens are part of the input, reasoning is part of the output."""
 
     input: int = 1000
@@ -38,8 +38,7 @@ class Tokens:
     reasoning: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One answer of the model: thoughts, words and tool calls, or a fault; sent whole, in part, or never."""
 
     say: str = ""
@@ -71,13 +70,13 @@ def read_step(given: Step | Mapping[str, Any]) -> Step:
     if word is not None:
         own = {name: values.pop(name) for name in (word, *TOOL_WORDS[word]) if name in values}
         tools.append(own)
-    _only(values, [each.name for each in fields(Step)], "a step")
+    _only(values, Step.__struct_fields__, "a step")
     for tool in tools:
         _check_tool(tool)
     if values.get("fail") not in (None, *get_args(Fault)):
         raise ScriptError(f'no fault is called "{values["fail"]}"; known: {", ".join(get_args(Fault))}')
     usage = dict(values.pop("usage", {}))
-    _only(usage, [each.name for each in fields(Tokens)], "usage")
+    _only(usage, Tokens.__struct_fields__, "usage")
     return Step(tools=tuple(tools), usage=Tokens(**usage), **values)
 
 
@@ -132,8 +131,7 @@ STATUSES: dict[Fault, int] = {
 _numbers = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class OfferedTool(Struct, frozen=True, kw_only=True):
     """A tool as a request offers it; `kind` is "function", or "custom" for one that takes plain text."""
 
     name: str
@@ -143,22 +141,20 @@ class Tool:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """Its arguments by name."""
-        found: Mapping[str, Any] = self.schema.get("properties") or {}
-        return found
+        """The schemas of the tool's arguments, by name."""
+        properties: Mapping[str, Any] = self.schema.get("properties") or {}
+        return properties
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """A call of an offered tool, with a new id."""
 
-    tool: Tool
+    tool: OfferedTool
     args: Mapping[str, Any]
     id: str = field(default_factory=lambda: new_id("call"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """What the model answers."""
 
     model: str
@@ -173,7 +169,7 @@ class Wire(Protocol):
 
     name: str
 
-    def tools(self, body: Body) -> list[Tool]:
+    def tools(self, body: Body) -> list[OfferedTool]:
         """The tools that a request offers."""
 
     def message(self, reply: Reply) -> Mapping[str, Any]:
@@ -211,16 +207,16 @@ _SKILL = ("skill", "name", "command", "skill_name")
 _FILLERS: dict[str, Any] = {"number": 10_000, "integer": 10_000, "boolean": False, "array": [], "object": {}}
 
 
-def calls_of(wanted: Sequence[Mapping[str, Any]], offered: Sequence[Tool]) -> list[Call]:
+def calls_of(wanted: Sequence[Mapping[str, Any]], offered: Sequence[OfferedTool]) -> list[Call]:
     """Return a call for each tool of a step."""
     by_name = {tool.name: tool for tool in offered}
     return [_call(tool, by_name) for tool in wanted]
 
 
-def _call(wanted: Mapping[str, Any], offered: Mapping[str, Tool]) -> Call:
+def _call(wanted: Mapping[str, Any], offered: Mapping[str, OfferedTool]) -> Call:
     if "call" in wanted:
         name = str(wanted["call"])
-        return Call(tool=offered.get(name, Tool(name=name)), args=wanted.get("args", {}))
+        return Call(tool=offered.get(name, OfferedTool(name=name)), args=wanted.get("args", {}))
     word = next(word for word in _NAMES if word in wanted)
     tool = next((offered[name] for name in _NAMES[word] if name in offered), None)
     if tool is None:
@@ -228,7 +224,7 @@ def _call(wanted: Mapping[str, Any], offered: Mapping[str, Tool]) -> Call:
     return Call(tool=tool, args=_filled(tool, _args(word, wanted, tool)))
 
 
-def _args(word: str, wanted: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
+def _args(word: str, wanted: Mapping[str, Any], tool: OfferedTool) -> dict[str, Any]:
     match word:
         case "run":
             return _command_args(str(wanted["run"]), tool)
@@ -240,7 +236,7 @@ def _args(word: str, wanted: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
             return {_named(tool, _SKILL): wanted["load_skill"]}
 
 
-def _command_args(command: str, tool: Tool) -> dict[str, Any]:
+def _command_args(command: str, tool: OfferedTool) -> dict[str, Any]:
     name = _named(tool, _COMMAND)
     as_words = tool.properties.get(name, {}).get("type") == "array" or tool.kind == "local_shell"
     args: dict[str, Any] = {name: ["bash", "-lc", command] if as_words else command}
@@ -249,7 +245,7 @@ def _command_args(command: str, tool: Tool) -> dict[str, Any]:
     return args
 
 
-def _without(word: str, wanted: Mapping[str, Any], offered: Mapping[str, Tool]) -> Call:
+def _without(word: str, wanted: Mapping[str, Any], offered: Mapping[str, OfferedTool]) -> Call:
     """Call another tool instead, as a model does: the shell, a patch, or a program that calls either."""
     if word == "write" and "apply_patch" in offered:
         return Call(tool=offered["apply_patch"], args={"input": _patch(wanted)})
@@ -282,11 +278,11 @@ def _patch(wanted: Mapping[str, Any]) -> str:
     return f"*** Begin Patch\n*** Add File: {wanted['write']}\n{lines}\n*** End Patch\n"
 
 
-def _named(tool: Tool, names: Sequence[str]) -> str:
+def _named(tool: OfferedTool, names: Sequence[str]) -> str:
     return next((name for name in names if name in tool.properties), names[0])
 
 
-def _filled(tool: Tool, args: dict[str, Any]) -> dict[str, Any]:
+def _filled(tool: OfferedTool, args: dict[str, Any]) -> dict[str, Any]:
     for name in tool.schema.get("required") or ():
         if name not in args:
             args[name] = filler(tool.properties.get(name) or {})

@@ -11,17 +11,19 @@ import sys
 import threading
 import zlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from whet.agents.records import parse
-from whet.testing.model_openai import Chat, Responses
-from whet.testing.model_others import Anthropic, Gemini
-from whet.testing.model_script import (
+from msgspec import Struct
+from msgspec.structs import replace
+
+from whet.agents.observe.records import parse
+from whet.testing.scripted_model._openai import Chat, Responses
+from whet.testing.scripted_model._others import Anthropic, Gemini
+from whet.testing.scripted_model.script import (
     STATUSES,
     Body,
     Frame,
@@ -68,7 +70,7 @@ class ScriptedModel:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def url_of(self, name: str) -> str:
@@ -88,7 +90,9 @@ class ScriptedModel:
 
 def main(argv: list[str] | None = None) -> int:
     """Serve a file until interrupted; the first line printed is the address."""
-    parser = argparse.ArgumentParser(prog="python -m whet.testing.scripted_model", description="a model by script")
+    parser = argparse.ArgumentParser(
+        prog="python -m whet.testing.scripted_model.server", description="a model by script"
+    )
     parser.add_argument("script", type=Path, help="a JSON file: a list of steps, or a table of such lists by name")
     parser.add_argument("--port", type=int, default=0, help="0 takes any free port")
     args = parser.parse_args(argv)
@@ -107,8 +111,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """A request, the name of its script, and the number of the step that answered it; None if no step did."""
 
     method: str
@@ -146,7 +149,7 @@ class ModelServer(ThreadingHTTPServer):
         self._connections: set[socket.socket] = set()
         self.requests: list[Request] = []
         self.closing = threading.Event()
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", port), _ModelHandler)
 
     def take(self, request: Request) -> tuple[Request, Step | str | None]:
         """Keep *request*, and return it with the step that answers it, or with a text that says why there is none."""
@@ -205,7 +208,7 @@ class ModelServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _ModelHandler(BaseHTTPRequestHandler):
     """One connection of an agent."""
 
     protocol_version = "HTTP/1.1"

@@ -4,16 +4,33 @@ import { path, sent } from "./api.js";
 import { el, said } from "./dom.js";
 import { actionButton } from "./parts.js";
 import { capabilities } from "./source.js";
+import { scopes } from "./scopes.js";
 import { ENDED } from "./words.js";
 
 /** The buttons of a run; nothing outside of the service. */
 export function runActions({ id, document, again }) {
   if (!capabilities.label) return null;
-  const { run } = document;
-  const buttons = ENDED.includes(run.status)
-    ? [el("button", { type: "button", class: "small", onclick: () => askForLabel(id, run, again) }, run.label ? "Change the label" : "Label"), el("button", { type: "button", class: "small", onclick: () => askToDelete(id, run) }, "Delete")]
-    : [actionButton("Cancel", () => sent("POST", path("runs", id, "cancel")), { class: "small" })];
-  return el("span", { class: "actions" }, buttons);
+  const place = el("span", { class: "actions" });
+  // Without its scope a button would only lead to a refusal.
+  scopes().then((allowed) => place.append(...buttonsOf({ id, run: document.run, again, allowed })), () => {});
+  return place;
+}
+
+function buttonsOf({ id, run, again, allowed }) {
+  const button = (text, scope, onclick, manner = "small") => (allowed.includes(scope) ? [el("button", { type: "button", class: manner, onclick }, text)] : []);
+  if (!ENDED.includes(run.status)) return button("Cancel", "run", () => askToCancel(id, run));
+  return [...button(run.label ? "Change the label" : "Label", "run", () => askForLabel(id, run, again)), ...button("Delete", "write", () => askToDelete(id, run), "small danger")];
+}
+
+function askToCancel(id, run) {
+  const dialog = opened(
+    "Cancel the run?",
+    el("p", null, "The agents of the run of ", said(run.suite ?? "a suite"), " end now. What has ended is kept; you cannot go on with the rest."),
+    actionButton("Cancel the run", async () => {
+      await sent("POST", path("runs", id, "cancel"));
+      dialog.close();
+    }, { class: "danger" }),
+  );
 }
 
 function askForLabel(id, run, again) {
@@ -29,7 +46,7 @@ function askForLabel(id, run, again) {
 function askToDelete(id, run) {
   const dialog = opened(
     "Delete the run?",
-    el("p", null, "The run of ", said(run.suite), " and all its evidence will be gone. Nobody can bring it back."),
+    el("p", null, "The run of ", said(run.suite), " and all its evidence will be gone. You cannot undo this."),
     actionButton("Delete the run", async () => {
       await sent("DELETE", path("runs", id));
       dialog.close();

@@ -7,10 +7,12 @@ import { showCompare } from "./compare.js";
 import { el, visible } from "./dom.js";
 import { showHistory } from "./history.js";
 import { listen, setKeys, showHelp } from "./keys.js";
+import { showLabels } from "./labels.js";
 import { problemNotice, trail } from "./parts.js";
-import { whereabouts } from "./places.js";
+import { remember, whereabouts } from "./places.js";
 import { showRun } from "./run.js";
 import { showRuns } from "./runs.js";
+import { showSearch } from "./search.js";
 import { begin, forget, forgetEverywhere, key, prefix } from "./session.js";
 import { showSignIn } from "./signin.js";
 import { capabilities, kind } from "./source.js";
@@ -22,11 +24,14 @@ const VIEWS = [
   [/^\/?$/, kind === "service" ? showSuites : showRuns],
   [/^\/runs$/, showRuns],
   [/^\/runs\/([^/]+)$/, showRun],
+  [/^\/runs\/([^/]+)\/search$/, showSearch],
   [/^\/runs\/([^/]+)\/cases\/([^/]+)$/, showCase],
   [/^\/runs\/([^/]+)\/trials\/([^/]+)\/([^/]+)\/([^/]+)\/(\d+)$/, showTrial],
   [/^\/beside\/([^/]+)\/([^/]+\/[^/]+\/[^/]+\/\d+)\/([^/]+)\/([^/]+\/[^/]+\/[^/]+\/\d+)$/, showBeside],
   [/^\/compare\/([^/]+)\/([^/]+)$/, showCompare],
   [/^\/history\/([^/]+)$/, showHistory],
+  [/^\/labels$/, showLabels],
+  [/^\/runs\/([^/]+)\/labels$/, showLabels],
   ...(kind === "service"
     ? [
         [/^\/suites\/([^/]+)$/, showSuite],
@@ -62,7 +67,7 @@ async function navigate({ moveFocus }) {
     if (signal.aborted) return;
     shown.update = update;
     document.title = visible(`${title} · whet`);
-    if (!keepPlace) scrollTo(0, 0);
+    if (!keepPlace) scrollTo(0, history.state?.top ?? 0);
     if (moveFocus && !keepPlace) main.querySelector("h1")?.focus({ preventScroll: true });
   } catch (error) {
     failed(error);
@@ -136,7 +141,13 @@ async function start() {
     event.preventDefault();
     main.focus();
   });
-  addEventListener("hashchange", () => navigate({ moveFocus: true }));
+  addEventListener("hashchange", (event) => {
+    remember(new URL(event.oldURL).hash);
+    navigate({ moveFocus: true });
+  });
+  // Who goes back sees what they saw: the place is kept in the history, where a new address has none.
+  history.scrollRestoration = "manual";
+  addEventListener("scrollend", () => history.replaceState({ top: scrollY }, ""));
   listen();
   if (capabilities.signin) {
     refusals.addEventListener("key", () => {

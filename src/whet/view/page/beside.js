@@ -4,9 +4,11 @@ import { aligned } from "./align.js";
 import { diffPart } from "./diff.js";
 import { el, said } from "./dom.js";
 import { setKeys } from "./keys.js";
+import { withoutLivePaths } from "./livepaths.js";
 import { markdown } from "./markdown.js";
 import { here, runLink, tabbed, trail } from "./parts.js";
 import { keepState, keyParts, place, trialPlace } from "./places.js";
+import { judgedItems, rubricPart } from "./rubrics.js";
 import { address, events as eventsAt, get } from "./source.js";
 import { stepElement } from "./stepview.js";
 import { Steps } from "./steps.js";
@@ -67,18 +69,28 @@ function headOf({ run, path, name, document: { trial } }, label) {
   );
 }
 
-/** Something of each; on a screen on which one stands below the other, each says which trial it is of. */
+/** Something of both trials; on a narrow screen, where one is below the other, each part names its trial. */
 function columns(both, draw, kind = "") {
   return el("div", { class: `beside ${kind}` }, both.map((each, index) => el("div", null, el("p", { class: "which" }, each.name()), draw(each, index))));
 }
 
 function checkList(trial) {
   if (!trial.grades.length) return trial.failure ? el("p", null, said(trial.failure.message)) : el("p", { class: "quiet" }, "No named checks.");
-  return el("ul", { class: "grades" }, trial.grades.map((grade) => el("li", null, el("p", { class: "check-name" }, sign(VERDICTS[grade.passed ? "passed" : "failed"]), " ", el("strong", null, said(grade.check))), grade.reason ? el("p", null, said(grade.reason)) : null)));
+  return el("ul", { class: "grades" }, trial.grades.map((grade) => el("li", null, el("p", { class: "check-name" }, sign(VERDICTS[grade.passed ? "passed" : "failed"]), " ", el("strong", null, said(grade.check))), checkReason(grade))));
 }
 
-/** What a step does, without what differs by chance, such as ids and times. */
+function checkReason(grade) {
+  const items = judgedItems(grade);
+  if (items) return rubricPart(items, `Items of ${grade.check}`);
+  return grade.reason ? el("p", null, said(grade.reason)) : null;
+}
+
+/** What a step does, without what differs by chance, such as ids, times and the folder of the workspace. */
 function signature(step) {
+  return withoutLivePaths(doneBy(step));
+}
+
+function doneBy(step) {
   if (step.kind === "call") return `call ${step.tool} ${JSON.stringify(step.args)}`;
   if (step.kind === "session") return step.event.type;
   const text = step.text ?? step.event?.message ?? step.event?.command ?? step.event?.path ?? "";
@@ -91,11 +103,12 @@ function sessions(both) {
   if (!all.flat().length) return el("p", { class: "quiet" }, "No events were recorded of either.");
   const parts = aligned(...all, signature);
   const views = both.map(viewOf);
+  openFirst(parts, all, views);
   const from = [0, 0];
   const drawn = [];
   let shown = 0;
   for (const part of parts) {
-    if (part === parts[parts[0].same ? 1 : 0]) drawn.push(told(parts));
+    if (part === parts[parts[0].same ? 1 : 0]) drawn.push(differenceLine(parts));
     const fold = part.same && (part === parts[0] || part.first > FEW);
     const room = fold ? Infinity : MOST_STEPS - shown;
     const own = all.map((steps, index) => steps.slice(from[index], (from[index] += Math.min(index ? part.second : part.first, room))));
@@ -109,11 +122,23 @@ function sessions(both) {
     }
     shown += fold ? 0 : most;
   }
-  return el("div", null, drawn, parts.length === 1 && parts[0].same ? told(parts) : null);
+  return el("div", null, drawn, parts.length === 1 && parts[0].same ? differenceLine(parts) : null);
+}
+
+/** Open the first call of each that the other does not have: a closed one often looks the same. */
+function openFirst(parts, all, views) {
+  const at = parts.findIndex((part) => !part.same);
+  if (at < 0) return;
+  all.forEach((steps, index) => {
+    const length = (part) => (index ? part.second : part.first);
+    const from = parts.slice(0, at).reduce((sum, part) => sum + length(part), 0);
+    const call = steps.slice(from, from + length(parts[at])).find((step) => step.kind === "call");
+    if (call) views[index].opened.set(call.i, true);
+  });
 }
 
 /** Where they differ, in a sentence. */
-function told(parts) {
+function differenceLine(parts) {
   const begin = parts[0].same ? parts[0].first : 0;
   const later = parts.slice(1).reduce((sum, part) => sum + (part.same ? part.first : 0), 0);
   const differ = begin ? `Both begin with the same ${count(begin, "step")}, and differ from here on` : "They differ from the first step on";

@@ -1,15 +1,17 @@
 // One case of a run: all its trials, arm by arm.
 
 import { Problem } from "./api.js";
+import { casesInOrder } from "./armlines.js";
+import { caseParts } from "./caseparts.js";
 import { rateBar } from "./charts.js";
 import { el, said } from "./dom.js";
 import { follow } from "./following.js";
 import { setKeys } from "./keys.js";
 import { executionsOf, keyOf } from "./lines.js";
 import { here, runLink, trail } from "./parts.js";
-import { place, trialPlace } from "./places.js";
+import { asLeft, besidePlace, place, trialPlace, whereabouts } from "./places.js";
 import { address, capabilities, get } from "./source.js";
-import { ARMS, armName, badge, ENDED, money, PASSED, score, sentence, short, took, VERDICTS } from "./words.js";
+import { ARMS, armName, badge, ENDED, money, points, score, sentence, short, took, VERDICTS } from "./words.js";
 
 const NOTHING = "No trial of this case has ended here.";
 const SECOND_MS = 1000;
@@ -17,12 +19,14 @@ const SECOND_MS = 1000;
 /** A case in a run. */
 export async function showCase({ main, signal, again, failed }, run, id) {
   const document = await get(address("runs", run), { signal });
-  const names = document.cases.map((each) => each.id);
+  // The cases before and after it are those of the table that one came from: the worst first, or as sorted and filtered.
+  const names = casesInOrder(document, executionsOf(document), whereabouts(asLeft(place("runs", run))).state, id);
   const found = document.cases.find((each) => each.id === id);
   const underWay = !ENDED.includes(document.run.status);
   if (!found && !underWay) throw new Problem(404, `The run has no case ${id}.`);
   const executions = executionsOf(document).filter((line) => line.case === id);
   const beside = new Beside(run);
+  const parts = executions.some((line) => line.trials.length) ? await caseParts(run, id, signal) : [];
   main.replaceChildren(
     trail(runLink(run, "Run of ", said(document.run.suite ?? "a suite")), here(said(id))),
     el("h1", { tabindex: -1 }, said(id)),
@@ -30,6 +34,8 @@ export async function showCase({ main, signal, again, failed }, run, id) {
     found?.tags.length ? el("p", null, found.tags.map((tag) => el("span", { class: "tag" }, said(tag)))) : "",
     neighbours(run, names, id),
     changeOf(document, id),
+    ...parts,
+    parts.length ? el("h2", null, "All trials") : "",
     executions.reduce((sum, line) => sum + line.trials.length, 0) > 1 ? el("div", { class: "bar" }, el("span", { class: "quiet" }, "Choose two trials to put them side by side."), beside.link) : "",
     executions.length ? el("div", { class: "columns" }, executions.map((line) => executionPart(run, line, document, beside))) : el("p", { class: "quiet" }, NOTHING),
   );
@@ -63,13 +69,20 @@ function neighbours(run, names, id) {
 }
 
 /** How the arms differ in this case, if they were compared. */
-function changeOf({ comparisons }, id) {
+function changeOf({ comparisons, runners }, id) {
   const lines = comparisons.flatMap((each) => {
     const change = each.cases.find((one) => one.case === id);
     if (!change || change.baseline === null || change.candidate === null) return [];
-    return [el("p", null, said(armName(each.candidate)), ` ${score(change.candidate)} in ${change.candidate_trials}, `, said(armName(each.baseline)), ` ${score(change.baseline)} in ${change.baseline_trials} trials`, change.may_be_chance && change.candidate !== change.baseline ? "; that may be chance." : ".")];
+    const value = (share, trials) => (each.scored ? score(share) : `${trimmedCount(share * trials)} of ${trials}`);
+    const decided = change.may_be_chance || change.candidate === change.baseline ? "." : ", decided for this case alone.";
+    const where = runners.length > 1 && each.runner ? [" on ", said(each.runner)] : null;
+    return [el("p", null, said(armName(each.baseline)), ` ${value(change.baseline, change.baseline_trials)}, `, said(armName(each.candidate)), ` ${value(change.candidate, change.candidate_trials)}`, where, ": ", el("strong", { class: "figure" }, `${points(change.candidate - change.baseline)} points`), decided)];
   });
-  return lines.length ? el("div", { class: "quiet" }, lines) : "";
+  return lines.length ? el("div", { class: "changes-of-case" }, lines) : "";
+}
+
+function trimmedCount(passes) {
+  return passes.toFixed(1).replace(/\.0$/, "");
 }
 
 function executionPart(run, line, document, beside) {
@@ -83,14 +96,14 @@ function executionPart(run, line, document, beside) {
       beside.box(keyOf(line, trial), `${name}, trial ${trial.number}`),
       el("a", { href: trialPlace(run, keyOf(line, trial)) }, `Trial ${trial.number}`),
       badge(VERDICTS[trial.status]),
+      trial.attempts > 1 ? el("span", { class: "tag" }, `attempt ${trial.attempts}; the first ${VERDICTS[trial.counting][0]}`) : null,
       el("span", { class: "quiet figure" }, [trial.score > 0 && trial.score < 1 ? `score ${score(trial.score)}` : null, took(trial.seconds), trial.tokens === null ? null : `${short(trial.tokens)} tokens`, money(trial.cost)].filter(Boolean).join(" · ")),
-      trial.reason && !PASSED.includes(trial.status) ? el("span", { class: trial.status === "expected-failed" ? "why quiet" : "why reason-text" }, said(trial.reason)) : null,
     ),
   );
   return el(
     "section",
     { "aria-label": name },
-    el("h2", null, said(name), " ", rate ? el("span", { class: "with-drawing quiet" }, rateBar(rate), `${line.good} of ${line.trials.length}`) : null),
+    el("h3", null, said(name), " ", rate ? el("span", { class: "with-drawing quiet" }, rateBar(rate), `${line.good} of ${line.counted}`) : null),
     items.length ? el("ul", { class: "trials", "aria-label": `Trials of ${name}` }, items) : el("p", { class: "quiet" }, NOTHING),
   );
 }
@@ -116,8 +129,4 @@ class Beside {
     });
     return box;
   }
-}
-
-function besidePlace(run, first, other, second) {
-  return `#/beside/${encodeURIComponent(run)}/${first}/${encodeURIComponent(other)}/${second}`;
 }

@@ -1,15 +1,16 @@
 // The table of cases: filters, order, and only as many rows in the page as you can see.
 
+import { chosenOf, linesOfCases, orderedState } from "./armlines.js";
+import { columnsOf, columnsOfArms } from "./casecolumns.js";
 import { el, said } from "./dom.js";
-import { executionsOf, keyOf, linesOfTrials, notesOn, selected } from "./lines.js";
-import { place, trialPlace } from "./places.js";
-import { armName, count, money, sentence, short, sign, took, VERDICTS, whole } from "./words.js";
+import { CHANGES, executionsOf, linesOfTrials, selected } from "./lines.js";
+import { armName, count, sentence, whole } from "./words.js";
 
-const MOST_SIGNS = 10;
-const WORDY = ["expected-failed", "unexpected-passed"];
 const MARGIN = 12;
 const MOST_WHOLE = 200;
 const NARROW = matchMedia("(max-width: 52rem)");
+// Beside two arms there is no room for tags and both costs.
+const TIGHT = matchMedia("(max-width: 76rem)");
 const HEIGHTS = { wide: 40, narrow: 84 };
 const STATUSES = [
   ["wrong", "Not as expected"],
@@ -21,10 +22,12 @@ const STATUSES = [
   ["not-run", "Not run"],
 ];
 
-/** The table of the cases of a run, with its filters; `changed` is told the state whenever it changes. */
+/** The table of the cases of a run, with its filters; calls `changed` with the state whenever it changes. */
 export class CaseTable {
   constructor(document, state, changed) {
+    this.document = document;
     this.run = document.run.id;
+    this.arms = document.arms.map((arm) => arm.name);
     this.notes = document.notes ?? {};
     this.state = state;
     this.changed = changed;
@@ -47,31 +50,59 @@ export class CaseTable {
   attend(signal) {
     addEventListener("scroll", this.onScroll, { signal, passive: true });
     addEventListener("resize", this.onScroll, { signal });
-    NARROW.addEventListener("change", () => this.redraw(), { signal });
+    for (const query of [NARROW, TIGHT]) query.addEventListener("change", () => this.arrange(), { signal });
     this.redraw();
   }
 
   /** Take the lines anew: trials were added, or another kind of lines is asked for. */
   arrange() {
-    this.lines = this.state.by === "trials" ? this.executions.flatMap(linesOfTrials) : this.executions;
-    this.columns = columnsOf(this.executions, this.state.by === "trials");
+    this.lines = this.linesNow();
+    this.columns = this.columnsNow();
     this.drawBar();
     this.drawHead();
     this.select();
+  }
+
+  /** Whether each case is a line, with its arms side by side. */
+  get besides() {
+    return this.arms.length > 1 && !this.state.by;
+  }
+
+  get comparison() {
+    return chosenOf(this.document, this.state);
+  }
+
+  get candidate() {
+    return this.comparison?.candidate ?? this.arms.at(-1);
+  }
+
+  linesNow() {
+    if (this.state.by === "trials") return this.executions.flatMap(linesOfTrials);
+    return this.besides ? linesOfCases(this.document, this.executions, this.candidate) : this.executions;
+  }
+
+  columnsNow() {
+    if (!this.besides) return columnsOf(this.executions, this.state.by === "trials");
+    const baseline = this.document.arms.find((arm) => arm.baseline)?.name ?? this.arms[0];
+    return columnsOfArms(this.lines, { arms: this.arms, baseline, candidate: this.candidate, scored: Boolean(this.comparison?.scored), narrow: NARROW.matches, tight: TIGHT.matches });
+  }
+
+  get ordered() {
+    return orderedState(this.document, this.state);
   }
 
   /** Change the state, as a filter does. */
   set(changes) {
     Object.assign(this.state, changes);
     this.changed(this.state);
-    if ("by" in changes) return this.arrange();
+    if ("by" in changes || "candidate" in changes) return this.arrange();
     this.drawHead();
     this.select();
   }
 
   select() {
-    this.found = selected(this.lines, this.state);
-    const noun = this.state.by === "trials" ? "trial" : "line";
+    this.found = selected(this.lines, this.ordered);
+    const noun = this.state.by === "trials" ? "trial" : this.besides ? "case" : "line";
     this.shownCount.textContent = this.found.length === this.lines.length ? count(this.lines.length, noun) : `${whole(this.found.length)} of ${count(this.lines.length, noun)}`;
     this.nothing.hidden = this.found.length > 0;
     this.table.hidden = !this.found.length;
@@ -120,13 +151,14 @@ export class CaseTable {
   }
 
   drawHead() {
-    const heads = this.columns.map(({ name, head, sort }) => {
-      const on = sort && this.state.sort === sort;
-      const turn = () => this.set(on && this.state.down ? { sort: "", down: "" } : { sort, down: on ? "1" : "" });
+    const heads = this.columns.map(({ name, head, sort, className = "" }) => {
+      const order = this.ordered;
+      const on = sort && order.sort === sort;
+      const turn = () => this.set(on && order.down ? { sort: "", down: "" } : { sort, down: on ? "1" : "" });
       return el(
         "th",
-        { scope: "col", role: "columnheader", class: `of-${name}`, "aria-sort": on ? (this.state.down ? "descending" : "ascending") : null },
-        sort ? el("button", { type: "button", class: "sort", onclick: turn }, head, el("span", { "aria-hidden": "true" }, on ? (this.state.down ? " ↓" : " ↑") : "")) : head,
+        { scope: "col", role: "columnheader", class: `of-${name} ${className}`.trim(), "aria-sort": on ? (order.down ? "descending" : "ascending") : null },
+        sort ? el("button", { type: "button", class: "sort", onclick: turn }, said(head), el("span", { "aria-hidden": "true" }, on ? (order.down ? " ↓" : " ↑") : "")) : said(head),
       );
     });
     const focused = [...this.head.querySelectorAll("button")].indexOf(document.activeElement);
@@ -143,17 +175,34 @@ export class CaseTable {
     field.addEventListener("input", () => this.set({ text: field.value }));
     const several = this.executions.some((line) => line.trials.length > 1);
     this.bar.replaceChildren(
+      this.changes(),
       field,
       this.choice("status", "Status", statuses, true),
       this.choice("tag", "Tag", known("tags").map((each) => [each, each])),
       this.choice("runner", "Runner", named(known("runner")), false, 2),
-      this.choice("arm", "Arm", known("arm").map((each) => [each, sentence(armName(each))]), false, 2),
-      this.choice("class", "Failure class", named(known("classes"))),
+      this.besides ? "" : this.choice("arm", "Arm", known("arm").map((each) => [each, armName(each)]), false, 2),
       this.choice("code", "Failure", named([...new Set(this.executions.flatMap((line) => line.trials.map((trial) => trial.code)).filter(Boolean))].sort()), false, 2),
-      several ? this.choice("by", "Lines", [["trials", "Trials"]], true, 1, "Cases") : "",
+      this.arms.length > 1 ? this.choice("by", "Lines", [["arms", "Arms"], ["trials", "Trials"]], true, 1, "Cases") : several ? this.choice("by", "Lines", [["trials", "Trials"]], true, 1, "Cases") : "",
+      this.chip("reason", "Only failures"),
+      this.chip("class", "Failure class"),
       this.shownCount,
     );
     if (had) this.bar.querySelector(`#${CSS.escape(had)}`)?.focus();
+  }
+
+  /** Buttons for what moved: all cases, those that got worse, better, or either. */
+  changes() {
+    if (!this.besides) return "";
+    const button = (value, text) => el("button", { type: "button", class: "small", "aria-pressed": String((this.state.change ?? "") === value), onclick: () => (this.set({ change: value }), this.drawBar()) }, text);
+    const number = (value) => whole(this.lines.filter((line) => line.difference !== null && CHANGES[value](line.difference)).length);
+    const names = Object.keys(CHANGES).map((value) => button(value, `${sentence(value)} ${number(value)}`));
+    return el("span", { class: "segments", role: "group", "aria-label": "What moved" }, button("", `All ${whole(this.lines.length)}`), names);
+  }
+
+  /** A filter that something else has set, and that you can take away. */
+  chip(name, title) {
+    if (!this.state[name]) return "";
+    return el("button", { type: "button", class: "chip", "aria-label": `Remove the filter ${title}: ${this.state[name]}`, onclick: () => (this.set({ [name]: "" }), this.drawBar()) }, el("span", { class: "chip-text" }, el("span", { class: "quiet" }, `${title}: `), said(this.state[name])), el("span", { class: "cross", "aria-hidden": "true" }, "×"));
   }
 
   choice(name, title, options, always = false, least = 1, none = `${title}: all`) {
@@ -188,48 +237,3 @@ function named(values) {
   return values.map((each) => [each, each]);
 }
 
-/** The columns; those that would say the same in every line are left out. */
-function columnsOf(executions, byTrials) {
-  const differ = (name) => new Set(executions.map((line) => line[name])).size > 1;
-  const known = (name) => executions.some((line) => line[name] !== null);
-  const most = Math.max(...executions.map((line) => line.trials.length));
-  return [
-    { name: "verdict", head: "Verdict", sort: "share", width: executions.some((line) => line.trials.length === 1 && WORDY.includes(line.status)) ? "11.5rem" : "6.5rem", draw: drawVerdict },
-    { name: "case", head: "Case", sort: "case", width: "minmax(10rem, 1.4fr)", draw: byTrials ? drawTrialName : drawCase },
-    differ("runner") && executions.some((line) => line.runner !== line.arm) && { name: "runner", head: "Runner", sort: "runner", width: "minmax(5rem, 9rem)", draw: (line) => said(line.runner), title: (line) => line.runner },
-    differ("arm") && { name: "arm", head: "Arm", sort: "arm", width: "minmax(5rem, 9rem)", draw: (line) => said(armName(line.arm)), title: (line) => armName(line.arm) },
-    !byTrials && most > 1 && { name: "trials", head: "Trials", sort: null, width: `${Math.min(most, MOST_SIGNS) * 1.1 + 2}rem`, draw: drawSigns },
-    { name: "reason", head: "Why", sort: null, width: "minmax(10rem, 2.2fr)", draw: (line) => (line.reason ? said(line.reason) : null), title: (line) => line.reason },
-    known("seconds") && { name: "seconds", head: "Time", sort: "seconds", width: "5.2rem", draw: (line) => took(line.seconds) },
-    known("tokens") && { name: "tokens", head: "Tokens", sort: "tokens", width: "4.8rem", draw: (line) => short(line.tokens) },
-    known("cost") && { name: "cost", head: "Cost", sort: "cost", width: "5.4rem", draw: (line) => money(line.cost) },
-  ].filter(Boolean);
-}
-
-function drawVerdict(line) {
-  const several = line.trials.length > 1;
-  const verdict = sign(VERDICTS[line.status] ?? [line.status, "–", "quiet"], { silent: !several });
-  const text = several ? `${line.good} of ${line.trials.length}` : VERDICTS[line.status]?.[0] ?? line.status;
-  return [verdict, " ", el("span", { class: "figure", title: text }, text)];
-}
-
-function drawCase(line, table) {
-  const where = line.trials.length === 1 ? trialPlace(table.run, keyOf(line)) : place("runs", table.run, "cases", line.case);
-  return [el("a", { href: where }, said(line.case)), noteMark(line, table), line.tags.map((tag) => el("span", { class: "tag" }, said(tag)))];
-}
-
-function noteMark(line, { notes }) {
-  const number = notesOn(line, notes);
-  return number ? el("span", { class: "tag note-mark", title: count(number, "note") }, el("span", { "aria-hidden": "true" }, "✎"), el("span", { class: "unseen" }, count(number, "note"))) : null;
-}
-
-function drawTrialName(line, table) {
-  return [el("a", { href: trialPlace(table.run, keyOf(line)) }, said(line.case), el("span", { class: "quiet" }, ` #${line.first.number}`)), noteMark(line, table), line.tags.map((tag) => el("span", { class: "tag" }, said(tag)))];
-}
-
-function drawSigns(line, table) {
-  const shown = line.trials.slice(0, line.trials.length > MOST_SIGNS ? MOST_SIGNS - 1 : MOST_SIGNS);
-  const links = shown.map((trial) => el("a", { href: trialPlace(table.run, keyOf(line, trial)), "aria-label": `Trial ${trial.number}: ${VERDICTS[trial.status]?.[0] ?? trial.status}` }, sign(VERDICTS[trial.status], { silent: true })));
-  const rest = line.trials.length - shown.length;
-  return el("span", { class: "signs" }, links, rest ? el("span", { class: "quiet" }, `+${rest}`) : null);
-}

@@ -40,33 +40,6 @@ function anchor(share) {
   return share === 0 ? "start" : share === 1 ? "end" : "middle";
 }
 
-/** A forest plot: the difference of each case, and the whole with its interval. */
-export function forest({ rows, whole, format, label }) {
-  const far = Math.max(0.1, ...rows.map((row) => Math.abs(row.value)), Math.abs(whole.low), Math.abs(whole.high));
-  const x = (value) => at(0.5 + value / far / 2);
-  const strip = (...parts) =>
-    drawn("svg", { class: "strip", height: 22, "aria-hidden": "true" }, drawn("line", { class: "zero", x1: "50%", x2: "50%", y1: 0, y2: 22 }), ...parts);
-  const line = (row) =>
-    el(
-      "li",
-      { class: row.manner },
-      el("a", { class: "forest-name", href: row.href }, said(row.name)),
-      strip(drawn("line", { class: "stem", x1: "50%", x2: x(row.value), y1: 11, y2: 11 }), drawn("circle", { class: row.chance ? "value hollow" : "value", cx: x(row.value), cy: 11, r: 4 })),
-      el("span", { class: "figure", title: row.chance ? "may be chance" : null }, format(row.value), row.chance ? el("span", { class: "unseen" }, " may be chance") : null),
-    );
-  const all = el(
-    "li",
-    { class: `whole ${whole.manner === "quiet" ? "same" : whole.manner}` },
-    el("strong", { class: "forest-name" }, whole.name),
-    strip(
-      drawn("rect", { class: "interval", x: x(whole.low), y: 6, width: `${Math.max(0.6, ((whole.high - whole.low) / far / 2) * 96)}%`, height: 10, rx: 3 }),
-      drawn("circle", { class: "value", cx: x(whole.value), cy: 11, r: 5 }),
-    ),
-    el("span", { class: "figure" }, format(whole.value)),
-  );
-  return folded(rows.map(line), (shown, rest) => el("div", { class: "forest" }, el("ul", { "aria-label": label }, all, shown), rest));
-}
-
 /** Bars, one for each row: name, value and address. */
 export function bars({ rows, format, label }) {
   const most = Math.max(...rows.map((row) => row.value), 1e-9);
@@ -128,21 +101,33 @@ export function scatter({ points, label, upTitle, acrossTitle, up = [0, 1], form
   const marksUp = [0, 0.25, 0.5, 0.75, 1].map((share) => [up[0] + share * (up[1] - up[0]), format(up[0] + share * (up[1] - up[0]))]);
   const marksAcross = [0, 0.5, 1].map((share) => [share * most, formatAcross(share * most)]);
   return plane({ label, across: [0, most], up, upTitle, acrossTitle, marksUp, marksAcross, className: "scatter" }, (x, y) =>
-    points.flatMap((point, place) => [
-      drawn("line", { class: `whisker series-${place % 4}`, x1: x(point.x), x2: x(point.x), y1: y(point.low), y2: y(point.high) }),
-      drawn("circle", { class: `dot series-${place % 4}`, cx: x(point.x), cy: y(point.y), r: 6 }),
-      drawn("text", { class: "name", x: x(point.x), y: y(point.y) - 10, "text-anchor": point.x > most * 0.7 ? "end" : point.x < most * 0.15 ? "start" : "middle" }, point.name),
+    spread(points, most).flatMap(({ point, place, below }) => [
+      drawn("line", { class: `whisker series-${place % 6}`, x1: x(point.x), x2: x(point.x), y1: y(point.low), y2: y(point.high) }),
+      drawn("circle", { class: `dot series-${place % 6}`, cx: x(point.x), cy: y(point.y), r: 6 }),
+      drawn("text", { class: "name", x: x(point.x), y: y(point.y) + (below ? 20 : -10), "text-anchor": point.x > most * 0.7 ? "end" : point.x < most * 0.15 ? "start" : "middle" }, point.name),
     ]),
   );
+}
+
+/** Points with the side of their names: of two that are near each other, one has it above and one below. */
+function spread(points, most) {
+  const placed = [];
+  for (const [place, point] of points.entries()) {
+    const near = placed.some((other) => !other.below && Math.abs(other.point.x - point.x) < most * 0.2 && Math.abs(other.point.y - point.y) < 0.1);
+    placed.push({ point, place, below: near });
+  }
+  return placed;
 }
 
 /** Values with intervals in their order, such as looks or the runs of a suite. */
 export function sequence({ points, label, upTitle, up, format, zero = null, className = "" }) {
   const marksUp = [0, 0.25, 0.5, 0.75, 1].map((share) => [up[0] + share * (up[1] - up[0]), format(up[0] + share * (up[1] - up[0]))]);
-  const every = Math.ceil(points.length / 6);
+  // On a phone there is room for four.
+  const every = Math.ceil(points.length / 4);
   const marksAcross = points.map((point, place) => [place, point.text]).filter(([place]) => place % every === 0);
   return plane({ label, across: points.length > 1 ? [0, points.length - 1] : [-1, 1], up, upTitle, marksUp, marksAcross, className, role: points.some((point) => point.href) ? "group" : "img" }, (x, y) => [
     ...(zero === null ? [] : [drawn("line", { class: "zero", x1: 0, x2: "100%", y1: y(zero), y2: y(zero) })]),
+    ...points.flatMap((point, place) => (point.fresh ? [drawn("line", { class: "fresh-line", x1: x(place - 0.5), x2: x(place - 0.5), y1: y(up[1]), y2: y(up[0]) })] : [])),
     ...points.slice(1).map((point, place) => drawn("line", { class: "path", x1: x(place), y1: y(points[place].value), x2: x(place + 1), y2: y(point.value) })),
     ...points.flatMap((point, place) => mark(point, x(place), y)),
   ]);
@@ -154,9 +139,10 @@ function mark(point, x, y) {
     drawn("circle", { class: `dot ${point.manner ?? ""}`, cx: x, cy: y(point.value), r: 5 }),
   ];
   if (point.flag) parts.push(drawn("text", { class: `flag ${point.manner ?? ""}`, x, y: Math.max(12, y(point.high) - 6), "text-anchor": "middle" }, point.flag));
-  const title = drawn("title", {}, point.title);
+  // What listeners hear begins with what others see: the title, and then the flag.
+  const title = drawn("title", {}, point.flag ? `${point.title} ` : point.title);
   if (!point.href) return [drawn("g", {}, title, ...parts)];
-  return [drawn("a", { href: point.href, "aria-label": point.title }, title, drawn("circle", { class: "hit", cx: x, cy: y(point.value), r: 14 }), ...parts)];
+  return [drawn("a", { href: point.href, "aria-label": point.flag ? `${point.title} ${point.flag}` : point.title }, title, drawn("circle", { class: "hit", cx: x, cy: y(point.value), r: 14 }), ...parts)];
 }
 
 /** Parts of a whole as one bar with its legend: name, value and the text of the value. */
@@ -164,13 +150,13 @@ export function shares(rows, label) {
   const all = rows.reduce((sum, row) => sum + row.value, 0) || 1;
   let reached = 0;
   const pieces = rows.map((row, place) => {
-    const piece = drawn("rect", { class: `series-${place % 6}`, x: `${(reached / all) * 100}%`, y: 0, width: `${(row.value / all) * 100}%`, height: 14 });
+    const piece = drawn("rect", { class: `series-${place % 8}`, x: `${(reached / all) * 100}%`, y: 0, width: `${(row.value / all) * 100}%`, height: 14 });
     piece.append(drawn("title", {}, `${row.name}: ${row.text}`));
     reached += row.value;
     return piece;
   });
   const legend = rows.map((row, place) =>
-    el("li", null, drawn("svg", { class: "swatch", width: 10, height: 10, "aria-hidden": "true" }, drawn("rect", { class: `series-${place % 6}`, width: 10, height: 10, rx: 2 })), el("span", { class: "legend-name" }, said(row.name)), el("span", { class: "figure" }, row.text)),
+    el("li", null, drawn("svg", { class: "swatch", width: 10, height: 10, "aria-hidden": "true" }, drawn("rect", { class: `series-${place % 8}`, width: 10, height: 10, rx: 2 })), el("span", { class: "legend-name" }, said(row.name)), el("span", { class: "figure" }, row.text)),
   );
   return el("div", { class: "shares" }, drawn("svg", { class: "share-bar", height: 14, "aria-hidden": "true" }, ...pieces), el("ul", { "aria-label": label }, legend));
 }

@@ -1,11 +1,12 @@
 // Two runs: what is newly failing, newly passing and moved, and what differs between them.
 
 import { comparisonCard } from "./decision.js";
-import { diffPart } from "./diff.js";
+import { differsPart } from "./differs.js";
 import { el, notice, said, table } from "./dom.js";
+import { scaleFor } from "./forest.js";
 import { setKeys } from "./keys.js";
 import { here, rateText, runLink, trail } from "./parts.js";
-import { place } from "./places.js";
+import { besidePlace, place } from "./places.js";
 import { address, get } from "./source.js";
 import { armName, badge, counted, exactly, money, percent, points, runVerdict, took } from "./words.js";
 
@@ -13,30 +14,43 @@ import { armName, badge, counted, exactly, money, percent, points, runVerdict, t
 export async function showCompare({ main, signal }, before, after) {
   const document = await get(address("compare", before, after), { signal });
   const { a, b } = document;
-  const told = document.comparisons.flatMap((each) => each.notes);
-  const notes = (document.notes ?? []).filter((note) => !told.includes(note));
+  const sideOf = sidesOf(a, b);
+  const comparisonNotes = document.comparisons.flatMap((each) => each.notes);
+  const notes = (document.notes ?? []).filter((note) => !comparisonNotes.includes(note));
+  // One scale for all, so that their bars can be compared.
+  const far = scaleFor(document.comparisons.flatMap((each) => [each.low, each.high, ...each.cases.map((one) => (one.candidate ?? 0) - (one.baseline ?? 0))]));
   main.replaceChildren(
     trail(runLink(b.id, "Run of ", said(b.suite)), here("Compared with the run of ", exactly(a.started_at) ?? said(a.id))),
     el("h1", { tabindex: -1 }, a.suite === b.suite ? [said(b.suite), ": two runs"] : "Two runs"),
     el("div", { class: "beside heads" }, runHead("Before", a), runHead("After", b)),
+    differsPart(document.differences, ["Before", "After"]) ?? el("p", { class: "quiet" }, "Nothing that the records hold differs between the runs."),
     document.refused ? notice("warn", el("p", null, "The runs cannot be compared as a whole: ", said(document.refused))) : "",
-    ...document.comparisons.map((each) => comparisonCard(b.id, each, { nameOf: sideOf, about: armIn(each.candidate), runners: new Set(document.comparisons.map(({ runner }) => runner)).size })),
+    ...worstFirst(document.comparisons).map((each) => comparisonCard(b.id, each, { far, nameOf: sideOf, about: armIn(each.candidate), runners: new Set(document.comparisons.map(({ runner }) => runner)).size })),
     notes.length ? notice("note", el("ul", null, notes.map((note) => el("li", null, said(note))))) : "",
     changed(document),
-    moved(document, b.id),
+    moved(document, document.a.id, b.id),
     costs(document.costs),
-    difference("The skills", document.skill_diff),
-    difference("The prompts", document.prompt_diff),
   );
   setKeys([]);
   return { title: "Two runs" };
 }
 
-// Both sides of a comparison are runs, followed by the name of an arm if they have several.
-const SIDE = /^(the run (?:before|after))(?: (.*))?$/s;
+/** What got worse before what is better, and both before what is not known. */
+function worstFirst(comparisons) {
+  const order = ["worse", "better", "not-worse", "inconclusive"];
+  return [...comparisons].sort((first, second) => order.indexOf(first.verdict) - order.indexOf(second.verdict));
+}
 
-function sideOf(name) {
-  return SIDE.exec(name)?.[1] ?? name;
+// Both sides of a comparison are runs, followed by the name of an arm if they have several.
+const SIDE = /^(before|after)(?: (.*))?$/s;
+
+/** What the sides are called: by the labels that people gave both runs, else by their order. */
+function sidesOf(a, b) {
+  const names = a.label && b.label && a.label !== b.label ? { before: a.label, after: b.label } : {};
+  return (name) => {
+    const side = SIDE.exec(name)?.[1] ?? name;
+    return names[side] ?? side;
+  };
 }
 
 function armIn(name) {
@@ -70,7 +84,12 @@ function caseList(title, cases, run, manner) {
   return el("section", { class: `case-list ${manner}`, "aria-label": title }, el("h2", null, `${title} (${cases.length})`), cases.length ? el("ul", null, cases.map(line)) : el("p", { class: "quiet" }, "None."));
 }
 
-function moved({ moved: rows }, run) {
+/** One click to a trial of each run that ended differently. */
+function besideLink({ case: name, beside }, before, after) {
+  return beside ? [" ", el("a", { class: "small-print", href: besidePlace(before, beside[0], after, beside[1]), "aria-label": `${name}: before beside after` }, "before beside after")] : null;
+}
+
+function moved({ moved: rows }, before, run) {
   if (!rows?.length) return "";
   const lines = [...rows].sort((first, second) => first.after - first.before - (second.after - second.before));
   const arms = rows.some((each) => each.arm);
@@ -78,25 +97,22 @@ function moved({ moved: rows }, run) {
     "section",
     null,
     el("h2", null, `Moved (${rows.length})`),
+    el("p", { class: "quiet" }, rows.some((each) => !each.may_be_chance) ? "Decided are the cases that moved by more than chance explains, at 5 % for all cases together." : "No single case moved by more than chance explains, at 5 % for all cases together."),
     table(
       "Cases that moved",
       ["Case", ...(arms ? ["Arm"] : []), "Runner", "Before", "After", "Difference"],
-      lines.map((each) => [el("a", { href: place("runs", run, "cases", each.case) }, said(each.case)), ...(arms ? [each.arm ? said(armName(each.arm)) : null] : []), each.runner ? said(each.runner) : null, percent(each.before), percent(each.after), [el("span", { class: "figure" }, points(each.after - each.before)), each.may_be_chance ? el("span", { class: "quiet" }, " may be chance") : null]]),
+      lines.map((each) => [[el("a", { href: place("runs", run, "cases", each.case) }, said(each.case)), besideLink(each, before, run)], ...(arms ? [each.arm ? said(armName(each.arm)) : null] : []), each.runner ? said(each.runner) : null, percent(each.before), percent(each.after), [el("span", { class: "figure" }, points(each.after - each.before)), each.may_be_chance ? null : el("strong", null, " decided")]]),
     ),
   );
 }
 
 const COSTS = { cost_usd: ["Cost", money], duration_s: ["Time", took] };
 
-/** What both runs took as a whole; what a trial took stands with each decision. */
+/** What both runs took as a whole; each decision shows what its trials took. */
 function costs(known) {
   const rows = Object.entries(COSTS)
     .map(([name, [title, format]]) => [title, format, ...(known[name] ?? [])])
     .filter(([, , before, after]) => typeof before === "number" && typeof after === "number")
     .map(([title, format, before, after]) => [title, format(before), format(after), before > 0 ? `×${(after / before).toFixed(2)}` : null]);
   return rows.length ? el("section", null, el("h2", null, "What they took"), table("What both runs took", ["Figure", "Before", "After", "Ratio"], rows)) : "";
-}
-
-function difference(title, text) {
-  return text ? el("section", null, el("h2", null, title), diffPart(text, title)) : "";
 }

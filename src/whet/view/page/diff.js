@@ -48,15 +48,15 @@ function named(line) {
   return name === "/dev/null" ? null : name.replace(/^[ab]\//, "");
 }
 
-/** A diff, with a button to change between side by side and one column. */
-export function diffPart(text, label) {
+/** A diff, with a button to change between side by side and one column; `sides` are the names of what stands left and right. */
+export function diffPart(text, label, sides = null) {
   const files = readDiff(text);
   let beside = ROOM.matches;
   const place = el("div", { class: "diff-files" });
   const button = el("button", { type: "button", class: "small" });
   const draw = () => {
     button.textContent = beside ? "One column" : "Side by side";
-    place.replaceChildren(...files.map((file) => filePart(file, beside)));
+    place.replaceChildren(...files.map((file) => filePart(file, beside, sides)));
   };
   button.addEventListener("click", () => {
     beside = !beside;
@@ -71,7 +71,7 @@ function sum(files, name) {
   return files.reduce((total, file) => total + file[name], 0);
 }
 
-function filePart(file, beside) {
+function filePart(file, beside, sides) {
   if (file.note) return el("p", { class: "quiet" }, said(file.note));
   const [kind, manner] = file.before === null ? ["created", "good"] : file.after === null ? ["deleted", "bad"] : ["modified", "quiet"];
   const place = el("div", { class: "diff-body" });
@@ -82,12 +82,19 @@ function filePart(file, beside) {
     place,
   );
   const fill = () => {
-    if (part.open && !place.hasChildNodes()) place.append(...file.hunks.map((hunk) => (beside && file.before !== null && file.after !== null ? besideHunk(hunk) : columnHunk(hunk))));
+    const twice = beside && file.before !== null && file.after !== null;
+    if (part.open && !place.hasChildNodes()) place.append(...(sides ? [headOf(sides, twice)] : []), ...file.hunks.map(twice ? besideHunk : columnHunk));
   };
   part.addEventListener("toggle", fill);
   part.open = file.added + file.removed <= MOST_OPEN_LINES;
   fill();
   return part;
+}
+
+/** Whose text stands left and right, or which sign a line of whom has. */
+function headOf([before, after], twice) {
+  const marked = (mark, name) => el("span", null, twice ? null : `${mark} `, said(name));
+  return el("div", { class: twice ? "diff-sides beside" : "diff-sides" }, marked("−", before), marked("+", after));
 }
 
 function hunkTitle(hunk) {

@@ -7,10 +7,10 @@ const RUNS_MS = 2000;
 const LONGEST_MS = 15000;
 const BUSY = 429;
 
-/** Look every so often, until there is something to return; who cannot be reached or is busy is asked less often. */
-export async function follow(look, { every, signal, lost = () => {} }) {
-  for (let wait = every; ; ) {
-    await pause(wait, signal);
+/** Look every so often, or `atOnce`, until there is something to return; who cannot be reached or is busy is asked less often. */
+export async function follow(look, { every, signal, lost = () => {}, atOnce = false }) {
+  for (let [wait, first] = [every, atOnce]; ; first = false) {
+    if (!first) await pause(wait, signal);
     try {
       const found = await look();
       if (found) return found;
@@ -37,8 +37,8 @@ export function followRuns(runs, place, draw, { signal, failed }) {
   follow(look, { every: RUNS_MS, signal }).catch(failed);
 }
 
-/** Draw again; whoever is at a link or a box of the place stays there. */
-function keepingFocus(place, draw) {
+/** Draw again; the focus stays on its link or box. */
+export function keepingFocus(place, draw) {
   const marks = (one) => [one.closest("table")?.caption?.textContent, one.getAttribute("href"), one.getAttribute("aria-label")].join(" ");
   const before = place.contains(document.activeElement) ? marks(document.activeElement) : null;
   draw();

@@ -3,7 +3,7 @@
 import { trialKey } from "./places.js";
 import { AS_EXPECTED, PASSED } from "./words.js";
 
-const FIELDS = ["number", "status", "score", "seconds", "tokens", "cost", "steps", "code", "cause", "class", "reason"];
+const FIELDS = ["number", "status", "score", "seconds", "tokens", "cost", "steps", "code", "cause", "class", "reason", "more", "counting", "attempts", "label"];
 // Of several trials, a line has the first of these statuses that one of them has.
 const WORST_FIRST = ["failed", "errored", "unexpected-passed", "expected-failed", "passed"];
 const ORDER = new Intl.Collator("en", { numeric: true });
@@ -20,8 +20,10 @@ export function executionsOf(document) {
   const baselines = new Set(["no_skill", ...document.arms.filter((arm) => arm.baseline).map((arm) => arm.name)]);
   return document.cases.flatMap((each) =>
     each.executions.map((execution) => {
-      const found = { case: each.id, title: each.title ?? "", tags: each.tags, runner: execution.runner, arm: execution.arm, trials: [], settled: execution.status, baseline: baselines.has(execution.arm) };
-      for (const row of execution.trials) found.trials.push(trialOf(row));
+      // The part of the suite is shown, and selected by, as a tag is.
+      const tags = each.split ? [each.split, ...each.tags] : each.tags;
+      const found = { case: each.id, title: each.title ?? "", tags, lostChecks: each.lost_checks ?? [], runner: execution.runner, arm: execution.arm, trials: [], settled: execution.status, baseline: baselines.has(execution.arm) };
+      for (const row of execution.trials) found.trials.push({ ...trialOf(row), arm: execution.arm, runner: execution.runner });
       return figured(found);
     }),
   );
@@ -33,7 +35,8 @@ export function trialOf(row) {
 }
 
 /** Add a trial that has ended to an execution; one that ran again replaces the old one. */
-export function addTrial(execution, trial) {
+export function addTrial(execution, row) {
+  const trial = { ...row, arm: execution.arm, runner: execution.runner };
   const place = execution.trials.findIndex((each) => each.number === trial.number);
   if (place < 0) execution.trials.push(trial);
   else execution.trials[place] = trial;
@@ -48,7 +51,10 @@ function figured(execution) {
   const first = wrong.find((trial) => trial.reason) ?? wrong[0];
   Object.assign(execution, {
     status: execution.settled ?? worst,
-    good: trials.filter((trial) => (execution.baseline ? PASSED : AS_EXPECTED).includes(trial.status)).length,
+    // First attempts count, as in every comparison: a retry would be a second chance.
+    good: trials.filter((trial) => (execution.baseline ? PASSED : AS_EXPECTED).includes(trial.counting)).length,
+    counted: trials.filter((trial) => trial.status !== "errored").length,
+    score: mean(trials, "score"),
     share: trials.length ? (trials.length - wrong.length) / trials.length : UNKNOWN,
     seconds: mean(trials, "seconds"),
     tokens: mean(trials, "tokens"),
@@ -57,10 +63,16 @@ function figured(execution) {
     reason: first?.reason ?? trials.find((trial) => trial.reason)?.reason ?? null,
     code: first?.code ?? null,
     classes: [...new Set(trials.map((trial) => trial.class).filter(Boolean))],
+    label: first?.label ?? trials.find((trial) => trial.label)?.label ?? null,
+    more: first?.more ?? null,
     first: first ?? trials[0] ?? null,
   });
-  execution.text = [execution.case, execution.title, execution.runner, execution.arm, ...execution.tags, ...wrong.map((trial) => `${trial.code ?? ""} ${trial.reason ?? ""}`)].join("\n").toLowerCase();
+  execution.text = [execution.case, execution.title, execution.runner, execution.arm, ...execution.tags, ...trials.map(textOf)].join("\n").toLowerCase();
   return execution;
+}
+
+function textOf({ code, label, class: id, reason, more }) {
+  return [code, label, id, reason, more].filter(Boolean).join(" ");
 }
 
 /** A line for each trial of an execution. */
@@ -72,7 +84,7 @@ export function linesOfTrials(execution) {
     share: AS_EXPECTED.includes(trial.status) ? 1 : 0,
     classes: trial.class ? [trial.class] : [],
     first: trial,
-    text: [execution.case, execution.title, execution.runner, execution.arm, ...execution.tags, trial.code ?? "", trial.reason ?? "", `#${trial.number}`].join("\n").toLowerCase(),
+    text: [execution.case, execution.title, execution.runner, execution.arm, ...execution.tags, textOf(trial), `#${trial.number}`].join("\n").toLowerCase(),
   }));
 }
 
@@ -84,15 +96,28 @@ export function mean(trials, name) {
 
 /** The key of a trial of a line. */
 export function keyOf(line, trial = line.first) {
-  return trialKey(line.case, line.runner, line.arm, trial.number);
+  return trialKey(line.case, trial.runner ?? line.runner, trial.arm ?? line.arm, trial.number);
 }
 
+/** What a failure is counted with: the class that its author gave, or what its reason begins with. */
+export function groupOf({ label, code, status, reason }) {
+  // What follows a colon is often different each time, such as what a crashed agent printed. How a trigger was decided is no reason.
+  return label ?? (reason ?? code ?? status).replace(/^by (?:a judge|running the agent): /, "").split(/: /, 1)[0];
+}
+
+export const CHANGES = {
+  worse: (difference) => difference < 0,
+  better: (difference) => difference > 0,
+  different: (difference) => difference !== 0,
+};
 const FILTERS = {
   status: (line, wanted) => (wanted === "wrong" ? line.share < 1 && line.status !== "not-run" : line.status === wanted),
   tag: (line, wanted) => line.tags.includes(wanted),
   arm: (line, wanted) => line.arm === wanted,
   runner: (line, wanted) => line.runner === wanted,
   class: (line, wanted) => line.classes.includes(wanted),
+  reason: (line, wanted) => line.trials.some((trial) => groupOf(trial) === wanted),
+  change: (line, wanted) => CHANGES[wanted]?.(line.difference ?? 0) ?? true,
   code: (line, wanted) => line.trials.some((trial) => trial.code === wanted),
   text: (line, wanted) => line.text.includes(wanted.toLowerCase()),
 };

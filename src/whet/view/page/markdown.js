@@ -100,7 +100,7 @@ function paragraph(lines, place) {
   return [el("p", null, inline(lines.slice(place, end).join("\n"))), end];
 }
 
-/** What stands in a line: code, emphasis, and links as their text with the address behind. */
+/** What a line contains: code, emphasis, and links as their text with the address behind. */
 function inline(text, depth = 0) {
   if (text.length > MOST_INLINE || depth > 3) return [text];
   const parts = [];

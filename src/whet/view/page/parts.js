@@ -3,9 +3,9 @@
 import { Problem } from "./api.js";
 import { rateBar } from "./charts.js";
 import { el, notice, said, table } from "./dom.js";
-import { place } from "./places.js";
+import { asLeft, place } from "./places.js";
 import { capabilities, kind } from "./source.js";
-import { armName, badge, count, decisionVerdict, money, percent, points, runVerdict, took, when } from "./words.js";
+import { armName, ARMS, badge, count, decisionVerdict, ENDED, money, percent, points, runBadges, runVerdict, score, skillName, took, when } from "./words.js";
 
 /** The path to this view: links from the first page down. */
 export function trail(...steps) {
@@ -21,7 +21,7 @@ export function here(...content) {
 
 /** A link to a run. */
 export function runLink(run, ...content) {
-  return el("a", { href: place("runs", run) }, ...content);
+  return el("a", { href: asLeft(place("runs", run)) }, ...content);
 }
 
 /** A command to type; you can scroll it by keyboard. */
@@ -29,34 +29,63 @@ export function command(text) {
   return el("pre", { tabindex: 0, role: "group", "aria-label": "Command" }, el("code", null, text));
 }
 
-/** A decision with its figures, in one line. */
-function decisionLine(decision) {
+/** What a run decided of its other candidates, in a line. */
+function otherDecisions({ decisions = [] }) {
+  const others = decisions.slice(1);
+  if (!others.length) return null;
+  return el("span", { class: "quiet title" }, others.slice(0, 3).map((each, index) => [index ? "; " : "", each.candidate in ARMS ? "" : "arm ", el("strong", null, said(armName(each.candidate))), `: ${decisionVerdict(each.word)[0]} (${points(each.difference)})`]), others.length > 3 ? `; ${others.length - 3} more` : null);
+}
+
+/** What a run came to: with arms its decision and the difference, and otherwise how it ended. */
+function verdictOf(run) {
+  const { decision } = run;
+  if (!decision || !ENDED.includes(run.status)) return [badge(runVerdict(run)), run.problem ? el("span", { class: "quiet title" }, said(run.problem)) : null];
   return [
-    badge(decisionVerdict(decision.verdict)),
+    runBadges(run),
     " ",
     el("span", { class: "figure" }, points(decision.difference)),
     " ",
     // Apart, so that a narrow screen has the interval on a line of its own.
     el("span", { class: "figure" }, `(${points(decision.low)} to ${points(decision.high)})`),
+    el("span", { class: "quiet title" }, said(armName(decision.candidate)), " against ", said(armName(decision.baseline)), decision.runner ? [" on ", said(decision.runner)] : null),
+    otherDecisions(run),
+    run.problem ? el("span", { class: "quiet title" }, said(run.problem)) : null,
   ];
+}
+
+/** How often a run went as expected; with arms, that of the candidate of its decision, as the page of the run says it. */
+function rateOf({ rate, decision, status }) {
+  if (decision && ENDED.includes(status)) {
+    const { value } = decision.rate;
+    const counted = rate && !decision.scored && percent(rate.value) === percent(value);
+    return [el("span", { class: "with-drawing" }, rateBar(decision.rate), decision.scored ? score(value) : percent(value), counted ? el("span", { class: "quiet" }, `${rate.passed} of ${rate.total}`) : null), el("span", { class: "quiet title" }, decision.scored ? "mean score of " : "of ", said(armName(decision.candidate)))];
+  }
+  return rate ? el("span", { class: "with-drawing", title: `${rate.passed} of ${rate.total} trials, by first attempts` }, rateBar(rate), percent(rate.value), el("span", { class: "quiet" }, `${rate.passed} of ${rate.total}`)) : null;
+}
+
+/** The commit or the skill of a run, by which runs of one suite differ. */
+function testedOf({ skill, commit }) {
+  if (commit) return ["commit ", el("code", { title: commit }, said(commit.slice(0, 10))), " "];
+  return skill ? ["skill ", el("code", { title: skill }, said(skillName(skill))), " "] : null;
 }
 
 /** Runs as a table. */
 export function runTable(caption, runs, { choose = null, suite = true } = {}) {
-  const heads = ["Run", ...(choose ? ["Compare"] : []), ...(suite ? ["Suite"] : []), "Verdict", "As expected", "Decision", "Took", "Cost"];
+  const heads = ["Run", ...(choose ? ["Compare"] : []), ...(suite ? ["Suite"] : []), "Verdict", "As expected", "Took", "Cost"];
   const rows = runs.map((run) => {
     const cells = [
-      [runLink(run.id, when(run.started_at) ?? said(run.id)), el("span", { class: "quiet title" }, run.label ? el("strong", null, said(run.label), " · ") : null, run.asked_by ? ["by ", el("code", null, run.asked_by)] : run.started_at ? el("code", null, said(run.id)) : null)],
-      ...(suite ? [said(run.suite ?? "–")] : []),
-      [badge(runVerdict(run)), run.problem ? el("span", { class: "quiet title" }, said(run.problem)) : null],
-      run.rate ? el("span", { class: "with-drawing" }, rateBar(run.rate), `${run.rate.passed} of ${run.rate.total}`) : null,
-      run.decision ? [decisionLine(run.decision), el("span", { class: "quiet title" }, said(armName(run.decision.candidate)), " against ", said(armName(run.decision.baseline)))] : null,
+      [runLink(run.id, when(run.started_at) ?? said(run.id)), el("span", { class: "quiet title" }, run.label ? el("strong", null, said(run.label), " · ") : null, suite ? null : testedOf(run), run.asked_by ? ["by ", el("code", null, run.asked_by)] : run.started_at ? el("code", null, said(run.id)) : null)],
+      ...(suite ? [[said(run.suite ?? "–"), el("span", { class: "quiet title" }, testedOf(run))]] : []),
+      verdictOf(run),
+      rateOf(run),
       took(run.duration_s),
       money(run.cost_usd),
     ];
     return choose ? [cells[0], choose(run), ...cells.slice(1)] : cells;
   });
-  return table(caption, heads, rows);
+  // What no run tells, such as what programs without a bill cost, has no column.
+  const told = heads.map((head, index) => !["Took", "Cost"].includes(head) || rows.some((cells) => cells[index]));
+  return table(caption, heads.filter((_, index) => told[index]), rows.map((cells) => cells.filter((_, index) => told[index])));
 }
 
 /** A list of which the first items are shown, and more when asked; `show` draws it, or another one in its place. */
@@ -157,7 +186,7 @@ export function tabbed(label, tabs, chosen, changed) {
 
 /** The share that went as expected, with its interval, in words. */
 export function rateText(rate) {
-  return `${percent(rate.value)} (95 % interval ${percent(rate.low)} to ${percent(rate.high)})`;
+  return `${percent(rate.value)} (95 % interval on these cases ${percent(rate.low)} to ${percent(rate.high)})`;
 }
 
 /** The number of cases of a suite, and their kind. */

@@ -12,6 +12,11 @@ export function trialPlace(run, key, state = {}) {
   return withState(`#/runs/${encoded(run)}/trials/${key}`, state);
 }
 
+/** The address of two trials side by side, by their keys. */
+export function besidePlace(run, first, other, second) {
+  return `#/beside/${encoded(run)}/${first}/${encoded(other)}/${second}`;
+}
+
 /** The key of a trial. */
 export function trialKey(caseId, runner, arm, number) {
   return [caseId, runner, arm, String(number)].map(encoded).join("/");
@@ -24,8 +29,8 @@ export function keyParts(key) {
 }
 
 /** The path and the state in the address. */
-export function whereabouts() {
-  const [path, query = ""] = location.hash.slice(1).split("?");
+export function whereabouts(hash = location.hash) {
+  const [path, query = ""] = hash.slice(1).split("?");
   return { path, state: Object.fromEntries(new URLSearchParams(query)) };
 }
 
@@ -37,5 +42,18 @@ function withState(where, state) {
 
 /** Keep the state in the address, without a new entry in the history of the browser. */
 export function keepState(state) {
-  history.replaceState(null, "", withState(`#${whereabouts().path}`, state));
+  history.replaceState(history.state, "", withState(`#${whereabouts().path}`, state));
+}
+
+// Links back to a page lead to it as somebody left it, with what was filtered and sorted.
+const left = new Map();
+
+/** Remember the address of a page that somebody leaves. */
+export function remember(hash) {
+  left.set(hash.split("?")[0], hash);
+}
+
+/** The address of a page as somebody left it, or as it is at first. */
+export function asLeft(where) {
+  return left.get(where) ?? where;
 }

@@ -2,21 +2,27 @@
 
 import { fetched, path } from "./api.js";
 import { CaseTable } from "./casetable.js";
+import { copyButton } from "./copying.js";
 import { agreementText, decisionPart } from "./decision.js";
 import { block, el, facts, notice, said } from "./dom.js";
-import { follow } from "./following.js";
+import { follow, keepingFocus } from "./following.js";
 import { setKeys } from "./keys.js";
 import { addTrial, keyOf, trialOf } from "./lines.js";
+import { judgePart } from "./judge.js";
+import { loadsPart } from "./loads.js";
 import { runActions } from "./actions.js";
 import { here, tabbed, trail } from "./parts.js";
-import { keepState, place, trialPlace } from "./places.js";
+import { keepState, keyParts, place, trialPlace } from "./places.js";
+import { reasonsPart } from "./reasons.js";
 import { runCharts } from "./runcharts.js";
 import { address, capabilities, get, has, kind } from "./source.js";
-import { AS_EXPECTED, badge, count, ENDED, exactly, runVerdict, short, spent, took, whole } from "./words.js";
+import { armName, AS_EXPECTED, between, count, ENDED, exactly, runBadges, runVerdict, short, skillName, spent, took, whole } from "./words.js";
 
-const MOST_REASONS = 6;
 const SECOND_MS = 1000;
 const QUIET_MS = 4000;
+// With fewer trials, an estimate would jump.
+const LEAST_DONE = 3;
+const MOST_RUNNING = 8;
 
 /** A run. */
 export async function showRun(context, id) {
@@ -30,7 +36,7 @@ export async function showRun(context, id) {
   view.table = table;
   const tabs = [
     ["cases", `Cases (${whole(document.cases.length)})`, () => table.element],
-    ["charts", "Charts", () => runCharts(document, table.executions)],
+    ["charts", "Charts", () => runCharts(document, table.executions, table.candidate)],
     ["about", "About", () => about(document)],
   ];
   const tabbing = tabbed("Parts of the run", tabs, state.show, (name) => {
@@ -66,11 +72,13 @@ async function drawAgreement({ id, agreement, signal }) {
   agreement.hidden = false;
 }
 
-function changeState({ table, state }, tabbing, next) {
+function changeState(view, tabbing, next) {
+  const { table, state } = view;
   for (const name of Object.keys(state)) delete state[name];
   Object.assign(state, next);
   tabbing.show(state.show);
   table.arrange();
+  drawTop(view);
 }
 
 function goToFailure({ id, table }) {
@@ -79,7 +87,14 @@ function goToFailure({ id, table }) {
   if (trial) location.hash = trialPlace(id, keyOf(line, trial)).slice(1);
 }
 
-/** All that stands above the table. */
+/** Show the cases of another comparison. */
+function choose(view, comparison) {
+  view.table.set({ candidate: comparison.candidate, on: comparison.runner });
+  drawTop(view);
+  [...view.top.querySelectorAll(".arms button")].find((button) => button.getAttribute("aria-pressed") === "true")?.focus();
+}
+
+/** Everything above the table. */
 function drawTop(view) {
   const { document, top } = view;
   const { run } = document;
@@ -97,58 +112,30 @@ function drawTop(view) {
       ["Version of the suite", run.suite_version ? el("a", { href: `${place("suites", run.suite_id)}/versions/${run.suite_version}` }, String(run.suite_version)) : null],
       ["By the key", run.asked_by ? el("code", null, run.asked_by) : null],
       ["Compare", document.previous && kind !== "file" ? el("a", { href: place("compare", document.previous, run.id) }, "with the run before") : null],
+      ["Search", kind === "view" ? el("a", { href: place("runs", run.id, "search") }, "in its sessions") : null],
       ["History", kind !== "file" && run.suite ? el("a", { href: place("history", run.suite) }, "of this suite") : null],
     ]),
-    ...decisionPart(document),
-    view.agreement,
-    reasons(view, trials),
+    ...decisionPart(document, { chosen: view.table.comparison, executions: view.table.executions, choose: (each) => choose(view, each), reasons: reasonsPart(view) }),
     voided(document),
+    loadsPart(document),
+    judgePart(document),
+    view.agreement,
   ];
   // The heading stays, so that it keeps its focus.
   const heading = view.head.querySelector("h1") ?? el("h1", { tabindex: -1 }, "Run of ", said(run.suite ?? "a suite that cannot be read"));
-  view.head.replaceChildren(heading, badge(runVerdict(run)), ...[run.label ? el("span", { class: "tag label" }, said(run.label)) : null, runActions(view)].filter(Boolean));
+  view.head.replaceChildren(heading, ...runBadges(run), ...[run.label ? el("span", { class: "tag label" }, said(run.label)) : null, runActions(view), exportPart(document)].filter(Boolean));
   top.replaceChildren(...parts.filter((part) => part !== null && part !== undefined && part !== ""));
 }
 
-/** What went wrong, by reason, with the most frequent first; each is a filter of the table. */
-function reasons({ document, table }, trials) {
-  const groups = new Map();
-  for (const trial of trials) {
-    if (AS_EXPECTED.includes(trial.status)) continue;
-    const reason = trial.reason ?? trial.code ?? trial.status;
-    // What follows a colon is often different each time, such as what a crashed agent printed.
-    const root = reason.split(/: /, 1)[0];
-    const name = JSON.stringify([trial.status, trial.code, root]);
-    const found = groups.get(name) ?? { reason, status: trial.status, code: trial.code, cause: trial.cause, number: 0 };
-    if (found.reason !== reason) found.reason = root;
-    found.number += 1;
-    groups.set(name, found);
-  }
-  if (!groups.size) return null;
-  const sorted = [...groups.values()].sort((first, second) => second.number - first.number);
-  const line = ({ reason, status, code, cause, number }) =>
-    el(
-      "li",
-      null,
-      el("span", { class: "figure" }, `${whole(number)}\u00a0×`),
-      el("span", { class: `kind ${status === "errored" ? "warn" : "bad"}` }, status === "errored" ? `errored: ${cause ?? "?"}` : said(code ?? status)),
-      el("button", { type: "button", class: "link", onclick: () => showOnly(table, reason), title: reason }, said(reason)),
-    );
-  const rest = sorted.length - MOST_REASONS;
-  const messages = document.errored?.length ? el("p", { class: "quiet" }, `${count(document.errored.reduce((sum, each) => sum + each.count, 0), "trial")} errored and count for no rate: ${document.errored.map((each) => `${each.count} by ${each.cause} (${each.code})`).join(", ")}.`) : null;
+/** What to type to hand on the run; a page that was handed on cannot do it again. */
+function exportPart({ commands = [] }) {
+  if (kind !== "view" || !commands.length) return null;
   return el(
-    "section",
-    { class: "reasons", "aria-labelledby": "reasons" },
-    el("h2", { id: "reasons" }, "What went wrong"),
-    messages,
-    el("ul", null, sorted.slice(0, MOST_REASONS).map(line), rest > 0 ? el("li", { class: "quiet" }, `and ${count(rest, "other reason")}`) : null),
+    "details",
+    { class: "inner copying export" },
+    el("summary", null, "Export"),
+    commands.map((each) => el("div", { class: "again" }, el("p", { class: "small-title" }, said(each.does), " ", copyButton("Copy", () => each.command, { "aria-label": `Copy the command: ${each.does}` })), block(each.command, "Command"))),
   );
-}
-
-function showOnly(table, reason) {
-  table.set({ text: reason.slice(0, 80) });
-  table.drawBar();
-  table.bar.scrollIntoView({ block: "start" });
 }
 
 function voided({ voided: cases }) {
@@ -159,14 +146,14 @@ function voided({ voided: cases }) {
 
 function about(document) {
   const { arms } = document;
-  const difference = (arm) => Object.entries(arm.differs_by ?? {}).map(([name, value]) => [said(name), ": ", el("code", null, said(value)), el("br")]);
+  const difference = (arm) => Object.entries(arm.differs_by ?? {}).map(([name, value]) => [said(name), " ", el("code", { title: said(value) }, said(name === "skill" ? skillName(value) : value)), el("br")]);
   return el(
     "div",
     null,
     el("h2", { class: "unseen" }, "About the run"),
     facts([["Run", el("code", null, said(document.run.id))], ...document.facts.map(([name, text]) => [said(name), said(text)])]),
     arms.length
-      ? [el("h3", null, "Arms"), facts(arms.map((arm) => [[said(arm.name), arm.baseline ? " (baseline)" : ""], [difference(arm), arm.commit ? ["commit ", el("code", null, said(arm.commit.slice(0, 12)))] : null, arm.skill ? ["skill ", el("code", null, said(arm.skill))] : null]]))]
+      ? [el("h3", null, "Arms"), el("dl", { class: "facts arms-of-run" }, arms.map((arm) => el("div", null, el("dt", null, said(arm.name), arm.baseline ? " (baseline)" : ""), el("dd", null, difference(arm), arm.commit ? ["commit ", el("code", null, said(arm.commit.slice(0, 12)))] : null, arm.skill && !arm.differs_by?.skill ? ["skill ", el("code", { title: said(arm.skill) }, said(skillName(arm.skill)))] : null))))]
       : null,
   );
 }
@@ -179,7 +166,7 @@ async function followRun(view) {
   drawProgress(view, true);
   const look = async () => {
     const news = await get(`${address("runs", id)}/rows`, { signal, parameters: { offset } });
-    // Before a run has begun, nobody knows its cases.
+    // Before a run has begun, its cases are unknown.
     if (!lines.size && news.status !== "queued") return view.again;
     ({ offset } = news);
     for (const [name, runner, arm, ...row] of news.rows) {
@@ -188,18 +175,18 @@ async function followRun(view) {
     }
     if (news.rows.length) table.arrange();
     if (ENDED.includes(news.status)) return () => conclude(view);
-    if (news.status !== document.run.status) {
-      document.run.status = news.status;
-      drawTop(view);
-    }
-    drawProgress(view, true);
+    const changed = news.rows.length || news.status !== document.run.status;
+    if (news.run) Object.assign(document.run, news.run);
+    document.run.status = news.status;
+    if (changed) keepingFocus(view.top, () => drawTop(view));
+    drawProgress(view, true, news.running);
     if (news.rows.length && Date.now() - spoken > QUIET_MS) {
       spoken = Date.now();
       announce(progress.textContent);
     }
     return null;
   };
-  const finish = await follow(look, { every: SECOND_MS, signal, lost: () => drawProgress(view, false) });
+  const finish = await follow(look, { every: SECOND_MS, signal, lost: () => drawProgress(view, false), atOnce: true });
   await finish();
 }
 
@@ -208,6 +195,7 @@ async function conclude(view) {
   Object.assign(view.document, fresh);
   progressHidden(view);
   view.announce(`The run has ended: ${runVerdict(fresh.run)[0]}.`);
+  view.table.arrange();
   drawTop(view);
 }
 
@@ -215,10 +203,31 @@ function progressHidden({ progress }) {
   progress.replaceChildren();
 }
 
-function drawProgress({ table, document, progress }, connected) {
+function drawProgress({ id, table, document, progress }, connected, running = []) {
   const done = table.executions.reduce((sum, line) => sum + line.trials.length, 0);
   const total = document.run.counts?.total ?? null;
   const bar = el("progress", { "aria-label": "Trials that have ended", value: total ? done : null, max: total });
   const reached = total ? `${whole(done)} of ${count(total, "trial")} ended.` : "Waiting for the first trial.";
-  progress.replaceChildren(bar, el("span", null, connected ? reached : `${reached} The connection was lost; trying again.`));
+  const told = [connected ? reached : `${reached} The connection was lost; trying again.`, connected ? timeLeft(document.run, done, total) : null].filter(Boolean).join(" ");
+  const focused = progress.contains(window.document.activeElement) ? window.document.activeElement.getAttribute("href") : null;
+  progress.replaceChildren(bar, el("span", null, told), runningNow(id, running));
+  if (focused) [...progress.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
+}
+
+/** How long a run has taken, and about how long it will. */
+function timeLeft({ started_at: began }, done, total) {
+  const seconds = began ? between(began, new Date().toISOString()) : null;
+  if (seconds === null || seconds < 0) return null;
+  const gone = `${took(Math.round(seconds))} so far`;
+  return done >= LEAST_DONE && total > done ? `${gone}, about ${took(Math.round((seconds / done) * (total - done)))} left.` : `${gone}.`;
+}
+
+/** The trials under way, each with a link to its events. */
+function runningNow(id, running) {
+  if (!running.length) return "";
+  const names = running.slice(0, MOST_RUNNING).map(({ key, since }, index) => {
+    const { case: name, arm, runner, number } = keyParts(key);
+    return [index ? ", " : null, el("a", { href: trialPlace(id, key) }, said(name), ` ${arm === "default" ? "" : `${armName(arm)} `}#${number}`), el("span", { class: "quiet" }, ` ${arm === runner || arm !== "default" ? "" : `${runner} `}${took(Math.max(1, Math.round(between(since, new Date().toISOString()))))}`)];
+  });
+  return el("span", { class: "running-now" }, el("span", { class: "quiet" }, "Under way: "), names, running.length > MOST_RUNNING ? `, ${running.length - MOST_RUNNING} more` : null);
 }

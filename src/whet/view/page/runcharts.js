@@ -4,13 +4,15 @@ import { bars, scatter, sequence } from "./charts.js";
 import { el, said } from "./dom.js";
 import { mean } from "./lines.js";
 import { place } from "./places.js";
+import { wilson } from "./rates.js";
 import { AS_EXPECTED, PASSED, armName, count, decisionVerdict, money, percent, points, short, took } from "./words.js";
 
-const Z = 1.96;
-
 /** All charts of which there is anything to show. */
-export function runCharts(document, executions) {
-  const parts = [looks(document), against(executions), ofCases(document, executions, "seconds", "Time of each case", took), ofCases(document, executions, "tokens", "Tokens of each case", short)].filter(Boolean);
+export function runCharts(document, executions, candidate = null) {
+  // A mean over both arms would say nothing about either.
+  const shown = document.arms.length > 1 ? executions.filter((line) => line.arm === candidate) : executions;
+  const whose = document.arms.length > 1 ? `, ${armName(candidate)}` : "";
+  const parts = [looks(document), against(executions), ofCases(document, shown, "seconds", `Time of each case${whose}`, took), ofCases(document, shown, "tokens", `Tokens of each case${whose}`, short)].filter(Boolean);
   if (!parts.length) return el("p", { class: "quiet" }, "No figures are known yet.");
   return el("div", { class: "charts" }, el("h2", { class: "unseen" }, "Charts"), parts);
 }
@@ -35,20 +37,13 @@ function against(executions) {
     const x = mean(trials, figure[0]);
     if (x === null || !counting.length) return [];
     const good = executions.some((line) => line.baseline && line.arm === arm) ? PASSED : AS_EXPECTED;
-    const rate = wilson(counting.filter((trial) => good.includes(trial.status)).length, counting.length);
+    const rate = wilson(counting.filter((trial) => good.includes(trial.counting)).length, counting.length);
     const shown = arm === "default" ? runner : several ? `${armName(arm)} · ${runner}` : armName(arm);
     return [{ name: shown, x, y: rate.value, ...rate, trials: counting.length }];
   });
   if (!found.length) return null;
   const chart = scatter({ points: found, label: found.map((each) => `${each.name}: ${percent(each.y)} at ${figure[2](each.x)}`).join("; "), upTitle: "Success", acrossTitle: figure[1], format: percent, formatAcross: figure[2] });
-  return card("Success and what it takes", chart, el("p", { class: "quiet" }, "The lines are 95 % intervals of ", found.map((each, index) => [index ? ", " : "", said(each.name), `: ${count(each.trials, "trial")}`]), "."));
-}
-
-function wilson(passed, total) {
-  const value = passed / total;
-  const middle = (value + Z ** 2 / (2 * total)) / (1 + Z ** 2 / total);
-  const half = (Z * Math.sqrt((value * (1 - value)) / total + Z ** 2 / (4 * total ** 2))) / (1 + Z ** 2 / total);
-  return { value, low: Math.max(0, middle - half), high: Math.min(1, middle + half) };
+  return card("Success and what it takes", chart, el("p", { class: "quiet" }, "The lines are 95 % intervals on these cases of ", found.map((each, index) => [index ? ", " : "", said(each.name), `: ${count(each.trials, "trial")}`]), "."));
 }
 
 function ofCases(document, executions, name, title, format) {

@@ -6,7 +6,7 @@ import { setKeys } from "./keys.js";
 import { growing, here, runTable, trail } from "./parts.js";
 import { keepState, place } from "./places.js";
 import { capabilities, get, kind } from "./source.js";
-import { count } from "./words.js";
+import { count, runVerdict } from "./words.js";
 import { showRun } from "./run.js";
 
 const AT_ONCE = 100;
@@ -21,16 +21,25 @@ export async function showRuns(context) {
   const chosen = new Set();
   const status = el("span", { class: "quiet", role: "status" });
   const compare = el("a", { class: "button", role: "link", "aria-disabled": "true" }, "Compare two");
-  const field = el("input", { type: "search", "data-search": true, "aria-label": "Search runs", placeholder: "Suite, label or id", value: state.text ?? "" });
+  const field = el("input", { type: "search", "data-search": true, "aria-label": "Search runs", placeholder: "Suite, label, arm, skill or id", value: state.text ?? "" });
+  const suites = chosenOf("Suite", state.suite, (run) => run.suite, () => draw());
+  const verdicts = chosenOf("Verdict", state.verdict, (run) => runVerdict(run)[0], () => draw());
+  const grouped = el("input", { type: "checkbox", id: "by-suite", checked: state.by === "suite" });
+  const grouping = el("label", { for: "by-suite" }, grouped, " By suite");
+  grouped.addEventListener("change", () => draw());
   const comparable = () => runs.length > 1 && kind !== "file";
   const draw = () => {
     const wanted = field.value.toLowerCase();
-    const found = runs.filter((run) => [run.id, run.suite, run.label, run.status].some((text) => text?.toLowerCase().includes(wanted)));
+    const fits = (run) => [run.id, run.suite, run.label, run.status, run.commit, run.skill, ...(run.arms ?? [])].some((text) => text?.toLowerCase().includes(wanted));
+    const found = runs.filter((run) => fits(run) && suites.takes(run) && verdicts.takes(run));
+    suites.offer(runs);
+    verdicts.offer(runs);
     status.textContent = found.length === runs.length ? count(runs.length, "run") : `${found.length} of ${count(runs.length, "run")}`;
     compare.hidden = !comparable();
     bar.hidden = !runs.length;
+    grouping.hidden = !grouped.checked && new Set(runs.map((run) => run.suite)).size < 2;
     lines.show(found);
-    keepState({ text: field.value });
+    keepState({ text: field.value, suite: suites.value, verdict: verdicts.value, by: grouped.checked ? "suite" : "" });
   };
   const redrawChoice = () => {
     const there = new Set(runs.map((run) => run.id));
@@ -41,9 +50,14 @@ export async function showRuns(context) {
     compare.setAttribute("aria-disabled", String(!first));
     for (const box of table.querySelectorAll("input[type=checkbox]")) box.disabled = chosen.size >= 2 && !box.checked;
   };
-  const lines = growing(AT_ONCE, (shown) => (runs.length ? runTable("Runs, newest first", shown, { choose: comparable() ? (run) => chooser(run, chosen, redrawChoice) : null }) : nothing()), redrawChoice);
+  const drawn = (shown) => {
+    const choose = comparable() ? (run) => chooser(run, chosen, redrawChoice) : null;
+    if (!runs.length) return nothing();
+    return grouped.checked ? el("div", null, groupsOf(shown).map(([suite, members]) => suitePart(suite, members, choose))) : runTable("Runs, newest first", shown, { choose });
+  };
+  const lines = growing(AT_ONCE, drawn, redrawChoice);
   const table = lines.element;
-  const bar = el("div", { class: "bar" }, field, status, el("span", { class: "rest" }), compare);
+  const bar = el("div", { class: "bar" }, field, suites.element, verdicts.element, grouping, status, el("span", { class: "rest" }), compare);
   field.addEventListener("input", draw);
   main.replaceChildren(
     kind === "service" ? trail(here("Runs")) : "",
@@ -55,6 +69,43 @@ export async function showRuns(context) {
   setKeys([]);
   followRuns(runs, table, (fresh) => ((runs = fresh), draw()), context);
   return { title: "Runs" };
+}
+
+/** Runs by their suites, the suite with the newest run first. */
+function groupsOf(runs) {
+  const groups = new Map();
+  for (const run of runs) groups.set(run.suite, [...(groups.get(run.suite) ?? []), run]);
+  return [...groups];
+}
+
+/** The runs of one suite, with the way to its history. */
+function suitePart(suite, runs, choose) {
+  const name = suite ?? "Runs whose suite cannot be read";
+  const history = suite && kind !== "file" ? [" ", el("a", { class: "small-print", href: place("history", suite), "aria-label": `History of ${suite}` }, "history")] : null;
+  return el("section", { "aria-label": name }, el("h2", null, said(name), " ", el("span", { class: "quiet small-print" }, count(runs.length, "run")), history), runTable(`Runs of ${name}, newest first`, runs, { choose, suite: false }));
+}
+
+/** A choice of what runs have in common, such as their suite; it hides where all have the same. */
+function chosenOf(title, chosen, valueOf, changed) {
+  const element = el("select", { "aria-label": title });
+  let value = chosen ?? "";
+  const offer = (runs) => {
+    const known = [...new Set([...runs.map(valueOf), value].filter(Boolean))].sort();
+    element.replaceChildren(...["", ...known].map((each) => el("option", { value: each, selected: each === value }, each ? said(each) : `${title}: all`)));
+    element.hidden = known.length < 2;
+  };
+  element.addEventListener("change", () => {
+    value = element.value;
+    changed();
+  });
+  return {
+    element,
+    offer,
+    takes: (run) => !value || valueOf(run) === value,
+    get value() {
+      return value;
+    },
+  };
 }
 
 function chooser(run, chosen, changed) {

@@ -1,9 +1,10 @@
-// The form that starts a run of a suite: runner, skill, samples, and arms to compare.
+// The form that starts a run of a suite: runner, skill, trials, and arms to compare.
 
 import { ask, fetched, path, Problem } from "./api.js";
 import { el } from "./dom.js";
 import { problemNotice } from "./parts.js";
 import { place } from "./places.js";
+import { size, when } from "./words.js";
 
 const UPLOAD = "upload";
 const MOST_ARMS = 8;
@@ -35,8 +36,13 @@ async function allSkills(signal) {
     skills.push(...page.skills);
     cursor = page.next_cursor;
   }
-  const named = skills.map((each) => ({ value: each.label ? `label:${each.label}` : `sha256:${each.sha256}`, text: each.label ? `${each.label} (${each.sha256.slice(0, 12)})` : each.sha256.slice(0, 12), labelled: Boolean(each.label) }));
-  return named.sort((first, second) => Number(second.labelled) - Number(first.labelled) || first.text.localeCompare(second.text));
+  const named = skills.map((each) => ({ value: each.label ? `label:${each.label}` : `sha256:${each.sha256}`, text: skillText(each), labelled: Boolean(each.label), at: Date.parse(each.created_at) }));
+  return named.sort((first, second) => Number(second.labelled) - Number(first.labelled) || second.at - first.at);
+}
+
+/** A skill as people know it: by its label, else by when it was uploaded; the digest tells two apart. */
+function skillText({ label, sha256, size: bytes, created_at: created }) {
+  return `${label ? `${label} · ` : ""}${when(created)} · ${size(bytes)} · ${sha256.slice(0, 12)}`;
 }
 
 function startForm(suite, runners, skills) {
@@ -60,7 +66,7 @@ function startForm(suite, runners, skills) {
     field("Runner", runner),
     field("Skill", skill),
     upload,
-    field("Samples of each case", trials),
+    field("Trials of each case", trials),
     field("Label, if you want one", label),
     arms.element,
     button,
@@ -132,9 +138,9 @@ class Arms {
 
   add() {
     const id = `arm-${(this.made += 1)}`;
-    const row = { name: el("input", { id: `${id}-name`, value: this.freshName(), maxlength: 60 }), skill: choice(`${id}-skill`, this.skills), runner: choice(`${id}-runner`, this.runners) };
+    const row = { name: el("input", { id: `${id}-name`, value: this.freshName(), maxlength: 60 }), skill: choice(`${id}-skill`, this.skills), runner: choice(`${id}-runner`, this.runners), model: el("input", { id: `${id}-model`, maxlength: 200, placeholder: "as its runner says" }) };
     const remove = el("button", { type: "button", class: "small", "aria-label": "Remove the arm" }, "Remove");
-    row.element = el("div", { class: "arm-row", role: "group" }, field("Name of the arm", row.name), field("Skill of the arm", row.skill), field("Runner of the arm", row.runner), remove);
+    row.element = el("div", { class: "arm-row", role: "group" }, field("Name of the arm", row.name), field("Skill of the arm", row.skill), field("Runner of the arm", row.runner), field("Model of the arm", row.model), remove);
     remove.addEventListener("click", () => {
       this.rows = this.rows.filter((each) => each !== row);
       this.draw();
@@ -154,6 +160,9 @@ class Arms {
   values() {
     if (!this.rows.length) return null;
     if (this.rows.length === 1) throw new Problem(0, "Arms are compared with each other: add another one, or remove this one.");
-    return this.rows.map(({ name, skill, runner }) => ({ name: name.value.trim(), ...(skill.value ? { skill: skill.value } : {}), ...(runner.value ? { runner: runner.value } : {}) }));
+    return this.rows.map(({ name, skill, runner, model }) => {
+      const said = { skill: skill.value, runner: runner.value, model: model.value.trim() };
+      return { name: name.value.trim(), ...Object.fromEntries(Object.entries(said).filter(([, value]) => value)) };
+    });
   }
 }

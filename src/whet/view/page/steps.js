@@ -1,12 +1,14 @@
 // The events of a session as steps: a call with its result and what it did, sub-agents inside their call. Data only.
 
+import { withoutLivePaths } from "./livepaths.js";
+
 const AGENTS = /^(task|agent|invoke_agent|spawn_agent|subagent|sub_agent|delegate|delegate_task|run_subagent)$/i;
 const SUMMARY = ["command", "cmd", "file_path", "filePath", "notebook_path", "pattern", "query", "url", "skill", "path", "description", "prompt"];
 const MOST_SUMMARY = 240;
 // The time of a result may be the agent's and that of its call ours: within this, an end before its beginning is at once.
 const CLOCKS_DIFFER_S = 1;
 // The texts that an event of each kind must have. What is no such event is shown as it is: anybody can write such a file.
-const NEEDED = { message: ["text"], final_output: ["text"], tool_call: ["tool"], tool_result: [], command: ["command"], file_read: ["path"], file_edit: ["path"], skill_signal: ["skill"], permission: ["tool"], usage: [], turn_started: [], trouble: ["message"], session_started: [], session_ended: [] };
+const NEEDED = { message: ["text"], final_output: ["text"], tool_call: ["tool"], tool_result: [], command: ["command"], file_read: ["path"], file_edit: ["path"], skill_signal: ["skill"], context: ["text"], permission: ["tool"], usage: [], turn_started: [], trouble: ["message"], session_started: [], session_ended: [] };
 const TEXTS = "at id phase role text tool output command cwd path skill policy message kind reason model version prompt".split(" ");
 const NUMBERS = "exit_code status turn input_tokens output_tokens cached_tokens cost_usd".split(" ");
 
@@ -64,7 +66,7 @@ export class Steps {
     return step;
   }
 
-  /** The event that has a step, at this place or before it: what is told after the last step belongs to none. */
+  /** The event that has a step, at this place or before it: what comes after the last step belongs to none. */
   nearest(i) {
     let found = i;
     while (found > 0 && !this.byEvent.has(found)) found -= 1;
@@ -100,7 +102,7 @@ export class Steps {
     this.last = call;
   }
 
-  /** What a call did, such as a command, stands with the call; otherwise it is a step of its own. */
+  /** What a call did, such as a command, is shown with the call; otherwise it is a step of its own. */
   effect(event, text) {
     const call = this.callOf(text);
     if (!call) return this.push(event, { kind: event.type, event });
@@ -132,6 +134,15 @@ export class Steps {
 
   skill_signal(event) {
     this.effect(event, event.skill);
+  }
+
+  /** A text that the program of the agent added belongs to the call of the skill that it is of. */
+  context(event) {
+    const { last } = this;
+    const isOfSkill = last?.kind === "call" && last.effects.some((each) => each.type === "skill_signal") && !last.context;
+    if (!isOfSkill) return void this.push(event, { kind: "context", text: event.text });
+    last.context = event.text;
+    this.join(event, last);
   }
 
   permission(event) {
@@ -192,7 +203,8 @@ function summaryOf(args) {
   return clipped(Array.isArray(value) ? value.join(" ") : value ?? "");
 }
 
-function clipped(text) {
+function clipped(whole) {
+  const text = withoutLivePaths(whole);
   const line = text.trim().split("\n", 1)[0];
   return line.length > MOST_SUMMARY || line.length < text.trim().length ? `${line.slice(0, MOST_SUMMARY)} …` : line;
 }
@@ -204,7 +216,7 @@ export function isTrouble(step) {
 
 /** All text of a step, to search in. */
 export function textOf(step) {
-  step.searched ??= [step.text, step.tool, step.args && JSON.stringify(step.args), step.result, ...step.effects.map((each) => each.command ?? each.path ?? each.skill), step.event && JSON.stringify(step.event)]
+  step.searched ??= [step.text, step.context, step.tool, step.args && JSON.stringify(step.args), step.result, ...step.effects.map((each) => each.command ?? each.path ?? each.skill), step.event && JSON.stringify(step.event)]
     .filter(Boolean)
     .join("\n")
     .toLowerCase();

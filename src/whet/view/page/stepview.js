@@ -1,6 +1,9 @@
 // One step of a session as an element.
 
+import { copyButton } from "./copying.js";
 import { block, el, said, visible } from "./dom.js";
+import { pictureElement, pieces } from "./images.js";
+import { withoutLivePaths } from "./livepaths.js";
 import { markdown } from "./markdown.js";
 import { isTrouble } from "./steps.js";
 import { count, short, took } from "./words.js";
@@ -8,12 +11,14 @@ import { count, short, took } from "./words.js";
 const LINES_SHOWN = 24;
 const MOST_CHARACTERS = 6000;
 const LONG_USER = 1200;
+// What was asked stands above notes, figures and answers, which should be seen.
+export const ASKED = { most: 10, characters: 500 };
 
 /** The element of a step; `view` knows addresses, what is open, and how long after the beginning something was. */
 export function stepElement(step, view) {
   const made = el(
     "div",
-    { role: "listitem", class: `step ${step.kind}${isTrouble(step) ? " trouble-seen" : ""}${step.final ? " final" : ""}`, id: view.idOf(step.i), "data-event": step.i },
+    { role: "listitem", class: `step ${step.kind}${isTrouble(step) ? " trouble-seen" : ""}${step.final ? " final" : ""}${view.isHit?.(step) ? " hit" : ""}`, id: view.idOf(step.i), "data-event": step.i },
     el("div", { class: "gutter" }, el("a", { class: "permalink", href: view.addressOf(step.i), "aria-label": `Event ${step.i}` }, String(step.i)), el("span", { class: "offset" }, view.offset(step))),
     el("div", { class: "step-body" }, (DRAWN[step.kind] ?? unknown)(step, view)),
   );
@@ -25,6 +30,7 @@ const DRAWN = {
   user: (step) => [who("Prompt"), step.text.length > LONG_USER ? longText(step.text, "Prompt") : markdown(step.text)],
   message: (step) => [who(step.final ? "Final answer" : "Agent", tokensOf(step)), markdown(step.text)],
   thought: (step, view) => fold(step, view, [el("span", { class: "tool" }, "Thought"), el("span", { class: "summary-text" }, firstLine(step.text)), tokensOf(step)], () => markdown(step.text)),
+  context: (step, view) => fold(step, view, [el("span", { class: "tool" }, "Added by the program"), el("span", { class: "summary-text" }, firstLine(step.text))], () => longText(step.text, "Added text")),
   turn: (step) => [who(`Turn ${step.turn}`), markdown(step.text ?? "")],
   call: callPart,
   command: (step) => [who("Command"), effectLine(step.event)],
@@ -61,9 +67,16 @@ function callPart(step, view) {
     tokensOf(step),
     step.seconds === null || step.seconds === undefined ? null : el("span", { class: "figure quiet" }, took(step.seconds)),
   ];
-  const body = () => [argumentsPart(step.args), step.effects.filter((each) => !told(each, step)).map((each) => el("p", { class: "effect" }, effectLine(each))), step.result ? [el("p", { class: "small-title" }, "Output"), longText(step.result, `Output of ${step.tool}`)] : el("p", { class: "quiet" }, step.result === null ? "There is no result." : "It returned nothing.")];
+  const body = () => [argumentsPart(step.args), step.effects.filter((each) => !isInSummary(each, step)).map((each) => el("p", { class: "effect" }, effectLine(each))), step.context ? [el("p", { class: "small-title" }, "Text of the skill"), longText(step.context, "Text of the skill")] : null, step.result ? outputPart(step) : el("p", { class: "quiet" }, step.result === null ? "There is no result." : "It returned nothing.")];
   const inner = step.inside.length ? el("div", { role: "list", class: "steps inside" }, step.inside.map((each) => stepElement(each, view))) : null;
   return [fold(step, view, head, body, step.ok === false), inner];
+}
+
+/** What a call returned: its texts, and its pictures as pictures. */
+function outputPart(step) {
+  const label = `Output of ${step.tool}`;
+  const shown = pieces(step.result).map((piece) => (piece.data ? pictureElement(piece, `Picture in the output of ${step.tool}`) : longText(piece.text, label)));
+  return [el("p", { class: "small-title" }, "Output ", copyButton("Copy", () => step.result, { "aria-label": `Copy the ${label.toLowerCase()}` })), shown];
 }
 
 /** A part that opens; its content is made when it does, and it stays open while you scroll. */
@@ -84,8 +97,8 @@ function fold(step, view, head, body, open = false) {
 }
 
 /** Whether the line of the call already says what an effect would. */
-function told(effect, { args, summary }) {
-  return (effect.command ?? effect.path ?? effect.skill) === summary || (effect.command !== undefined && effect.command === args?.command);
+function isInSummary(effect, { args, summary }) {
+  return withoutLivePaths(effect.command ?? effect.path ?? effect.skill ?? "") === summary || (effect.command !== undefined && effect.command === args?.command);
 }
 
 function argumentsPart(args) {
@@ -136,20 +149,21 @@ function effectChip(effect) {
 
 function effectLine(effect) {
   const chip = effectChip(effect);
-  if (effect.type === "command") return [chip, " ", el("code", null, said(effect.command)), effect.cwd ? el("span", { class: "quiet" }, " in ", said(effect.cwd)) : null];
+  if (effect.type === "command") return [chip, " ", el("code", null, said(withoutLivePaths(effect.command))), effect.cwd ? el("span", { class: "quiet" }, " in ", said(withoutLivePaths(effect.cwd))) : null];
   if (effect.type === "permission") return [chip, " ", said(effect.tool), effect.policy ? el("span", { class: "quiet" }, ` by the policy ${effect.policy}`) : null];
-  if (effect.type === "file_edit" || effect.type === "file_read") return el("span", null, el("span", { class: `kind ${effect.type === "file_edit" ? "edit" : "quiet"}` }, effect.type === "file_edit" ? "edits" : "reads"), " ", el("code", null, said(effect.path)));
+  if (effect.type === "file_edit" || effect.type === "file_read") return el("span", null, el("span", { class: `kind ${effect.type === "file_edit" ? "edit" : "quiet"}` }, effect.type === "file_edit" ? "edits" : "reads"), " ", el("code", null, said(withoutLivePaths(effect.path))));
   return chip;
 }
 
-function shortPath(path) {
+function shortPath(whole) {
+  const path = withoutLivePaths(whole);
   return path.length > 40 ? `…/${path.split("/").pop()}`.slice(0, 60) : path;
 }
 
 function tokensOf(step) {
   if (!step.tokens || !(step.tokens.input || step.tokens.output)) return null;
-  const told = [step.tokens.input ? `${short(step.tokens.input)} in` : null, step.tokens.output ? `${short(step.tokens.output)} out` : null].filter(Boolean);
-  return el("span", { class: "figure quiet", title: "Tokens reported here" }, told.join(", "));
+  const figures = [step.tokens.input ? `${short(step.tokens.input)} in` : null, step.tokens.output ? `${short(step.tokens.output)} out` : null].filter(Boolean);
+  return el("span", { class: "figure quiet", title: "Tokens reported here" }, figures.join(", "));
 }
 
 function firstLine(text) {

@@ -7,6 +7,7 @@ import { followRuns } from "./following.js";
 import { setKeys } from "./keys.js";
 import { casesOf, growing, here, paged, runTable, trail } from "./parts.js";
 import { place } from "./places.js";
+import { scopes } from "./scopes.js";
 import { get } from "./source.js";
 import { startPart } from "./start.js";
 import { when } from "./words.js";
@@ -21,7 +22,7 @@ export async function showSuite(context, id, version = null) {
     const page = await fetched(path("eval-suites", id, "versions"), signal, { cursor });
     return { items: page.versions, cursor: page.next_cursor };
   };
-  const [{ suite }, { runs: all }, versions] = await Promise.all([fetched(where, signal), get("runs", { signal }), moreVersions(null)]);
+  const [{ suite }, { runs: all }, versions, allowed] = await Promise.all([fetched(where, signal), get("runs", { signal }), moreVersions(null), scopes()]);
   const runs = runList(suite);
   const newest = versions.items[0]?.version ?? suite.version;
   main.replaceChildren(...[
@@ -37,7 +38,7 @@ export async function showSuite(context, id, version = null) {
       ["Compared with no skill", suite.supports_no_skill ? "yes" : "no"],
       ["Changed", when(suite.updated_at)],
     ]),
-    suite.runnable ? startPart(suite, signal) : "",
+    suite.runnable ? (allowed.includes("run") ? startPart(suite, signal) : el("p", { class: "quiet" }, "Your key may look, and start no runs: for that it needs the scope ", el("code", null, "run"), ".")) : "",
     el("h2", null, "Runs"),
     runs.element,
     versions.items.length > 1 ? versionList(suite, versions, moreVersions) : "",

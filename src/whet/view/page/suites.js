@@ -1,11 +1,12 @@
 // The first page of the service: all suites, and the newest runs.
 
-import { fetched, path } from "./api.js";
+import { fetched, path, Problem, sent } from "./api.js";
 import { el, said, table } from "./dom.js";
 import { followRuns } from "./following.js";
 import { setKeys } from "./keys.js";
-import { casesOf, command, paged, runLink, runTable } from "./parts.js";
+import { casesOf, command, paged, problemNotice, runLink, runTable } from "./parts.js";
 import { place } from "./places.js";
+import { scopes } from "./scopes.js";
 import { get } from "./source.js";
 import { badge, runVerdict, when } from "./words.js";
 
@@ -19,7 +20,8 @@ export async function showSuites(context) {
     const page = await fetched(path("eval-suites"), signal, { cursor });
     return { items: page.suites, cursor: page.next_cursor };
   };
-  const [first, { runs: found }] = await Promise.all([more(null), get("runs", { signal })]);
+  const [first, { runs: found }, allowed] = await Promise.all([more(null), get("runs", { signal }), scopes()]);
+  const adding = allowed.includes("write") ? addPart() : "";
   let runs = found;
   const names = new Map();
   const drawSuites = (suites) => {
@@ -29,7 +31,7 @@ export async function showSuites(context) {
   const heading = el("h1", { tabindex: -1 }, "Suites");
   setKeys([]);
   if (!first.items.length && !runs.length) {
-    main.replaceChildren(heading, firstSteps());
+    main.replaceChildren(heading, firstSteps(), adding);
     return { title: "Suites" };
   }
   const suites = first.items.length ? paged(first, more, drawSuites) : el("p", null, "Every suite was deleted; their runs are still here.");
@@ -42,7 +44,7 @@ export async function showSuites(context) {
       runs.length > RECENT ? el("p", null, el("a", { href: "#/runs" }, "All runs")) : "",
     );
   };
-  const both = el("div", null, suites, el("h2", null, "Recent runs"), recent);
+  const both = el("div", null, suites, adding, el("h2", null, "Recent runs"), recent);
   main.replaceChildren(heading, both);
   drawRuns();
   const news = (fresh) => {
@@ -52,6 +54,37 @@ export async function showSuites(context) {
   };
   followRuns(runs, both, news, context);
   return { title: "Suites" };
+}
+
+/** A form that adds a suite from a file. */
+function addPart() {
+  const file = el("input", { type: "file", id: "suite-file", accept: ".json,application/json" });
+  const wrong = el("div", { role: "status" });
+  const button = el("button", { type: "submit", class: "main" }, "Add the suite");
+  const form = el("form", { class: "start-form", novalidate: true }, el("div", { class: "field" }, el("label", { for: "suite-file" }, "Suite, as JSON"), file), button, wrong);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      const { suite } = await sent("POST", path("eval-suites"), await readSuite(file.files[0]));
+      location.hash = place("suites", suite.id).slice(1);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      wrong.replaceChildren(problemNotice(error));
+    } finally {
+      button.disabled = false;
+    }
+  });
+  return el("details", { class: "start" }, el("summary", null, "Add a suite"), form);
+}
+
+async function readSuite(file) {
+  if (!file) throw new Problem(0, "Choose the file of a suite.");
+  try {
+    return JSON.parse(await file.text());
+  } catch {
+    throw new Problem(0, `${file.name} is not JSON.`);
+  }
 }
 
 function suiteCells(suite, runs) {

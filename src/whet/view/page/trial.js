@@ -2,22 +2,25 @@
 
 import { checksPart } from "./checks.js";
 import { shares } from "./charts.js";
+import { copyButton } from "./copying.js";
 import { diffPart } from "./diff.js";
 import { el, facts, notice, said } from "./dom.js";
 import { filesPart } from "./files.js";
 import { setKeys } from "./keys.js";
+import { showLiveTrial } from "./livetrial.js";
 import { markdown } from "./markdown.js";
 import { notesPart } from "./notes.js";
-import { here, runLink, tabbed, trail } from "./parts.js";
+import { command, here, runLink, tabbed, trail } from "./parts.js";
 import { keepState, keyParts, place, trialKey, trialPlace } from "./places.js";
+import { sessionMarkdown } from "./sessiontext.js";
 import { address, events as eventsAt, get } from "./source.js";
 import { isTrouble, timeOf } from "./steps.js";
-import { longText } from "./stepview.js";
+import { ASKED, longText } from "./stepview.js";
 import { Timeline } from "./timeline.js";
-import { armName, badge, between, count, isGuessed, money, score, short, took, VERDICTS, when } from "./words.js";
+import { whyLine } from "./why.js";
+import { armName, AS_EXPECTED, badge, between, count, isGuessed, money, score, short, took, VERDICTS, when } from "./words.js";
 
-// Notes and figures stand below what was asked, and should be seen.
-const ASKED = { most: 10, characters: 500 };
+const PROMINENT = { class: "small" };
 
 /** A trial. */
 export async function showTrial(context, run, caseId, runner, arm, number) {
@@ -27,27 +30,33 @@ export async function showTrial(context, run, caseId, runner, arm, number) {
   const document = await get(where, { signal });
   const { trial, attempts, siblings } = document;
   const attempt = attempts.find((each) => String(each.number) === state.attempt) ?? attempts.at(-1) ?? null;
+  if (!trial && document.since) return showLiveTrial(context, document, where, (i) => trialPlace(run, key, { event: i }));
   const eventAddress = (i) => trialPlace(run, key, { attempt: state.attempt, event: i });
   const timeline = new Timeline({
     addressOf: eventAddress,
+    kind: state.kind ?? "",
+    wanted: state.find ?? "",
     chosen: (i) => {
       state.event = String(i);
       keepState(state);
     },
+    sifted: (asked) => keepState(Object.assign(state, asked)),
   });
+  if (!AS_EXPECTED.includes(trial.status)) timeline.element.classList.add("unexpected");
   const side = el("div", { class: "figures" });
   const tabs = tabbed("Parts of the trial", panels({ document, attempt, timeline, run, signal }), state.show, (name) => {
     state.show = name === "timeline" ? "" : name;
     keepState(state);
   });
-  // The figures come last in their column: they grow when the events are there, and nobody's click should miss its button.
+  // The figures come last in their column: they grow when the events are there, and no click should miss its button.
   main.replaceChildren(
     trail(runLink(run, "Run of ", said(document.suite)), el("a", { href: place("runs", run, "cases", caseId) }, said(caseId)), here(`Trial ${number}`)),
     head(document, run),
+    copying(document, attempt, timeline),
     el(
       "div",
       { class: "trial-grid" },
-      el("aside", { class: "side", "aria-label": "Verdict" }, checksPart(trial, eventAddress), whatWasAsked(document.case), notesPart(where, document.notes ?? []), side),
+      el("aside", { class: "side", "aria-label": "Verdict" }, checksPart(trial, { eventAddress, sources: document.sources ?? [] }), whatWasAsked(document.case), notesPart(where, document.notes ?? []), side),
       el("div", { class: "wide-side" }, lostAttempt(state, attempt), attemptBar(attempts, attempt, run, key), tabs.element),
     ),
   );
@@ -93,7 +102,33 @@ function head({ trial, key, siblings }, run) {
     { class: "trial-head" },
     el("h1", { tabindex: -1 }, said(key.case), " ", badge(VERDICTS[trial.status])),
     el("p", { class: "quiet" }, [key.arm === "default" ? null : said(armName(key.arm)), key.runner === key.arm ? null : said(key.runner), `trial ${key.number}`, trial.score === null ? null : `score ${score(trial.score)}`, trial.flaky ? "flaky" : null].filter(Boolean).flatMap((part, index) => (index ? [" · ", part] : [part]))),
+    trial.status === "passed" ? null : whyPart(trial),
     el("nav", { class: "neighbours", "aria-label": "Trials" }, link(siblings.before_failure, "← Failure before", "Key p"), link(siblings.after_failure, "Next failure →", "Key n"), link(siblings.before, "← Before", "Key ["), link(siblings.after, "Next →", "Key ]")),
+  );
+}
+
+/** Why it did not pass, in one line. */
+function whyPart(trial) {
+  const why = whyLine(trial);
+  if (!why) return null;
+  return el("p", { class: `why-line ${trial.status === "failed" || trial.status === "unexpected-passed" ? "bad" : "warn"}` }, said(why));
+}
+
+/** What can be copied of a trial, and what to type to go on with it. */
+function copying({ trial, commands = [] }, attempt, timeline) {
+  const answer = attempt?.final_output || trial.final_output;
+  const buttons = [
+    copyButton("Link to this page", () => location.href, PROMINENT),
+    answer ? copyButton("Answer", () => answer, PROMINENT) : null,
+    attempt?.events ? copyButton("Session as Markdown", () => sessionMarkdown(timeline.model), PROMINENT) : null,
+    trial.artifact_dir ? copyButton("Its folder", () => trial.artifact_dir, PROMINENT) : null,
+  ];
+  return el(
+    "details",
+    { class: "inner copying" },
+    el("summary", null, "Copy, or run again"),
+    el("p", { class: "bar" }, el("span", { class: "quiet" }, "Copy"), buttons),
+    commands.map((each) => el("div", { class: "again" }, el("p", { class: "small-title" }, said(each.does), " ", copyButton("Copy", () => each.command, { "aria-label": `Copy the command: ${each.does}` })), command(each.command))),
   );
 }
 
@@ -127,7 +162,7 @@ function panels({ document, attempt, timeline, run, signal }) {
     ["timeline", "What happened", () => timeline.element],
     ["changes", changed ? `Changes (${changed})` : "Changes", () => changesPart(attempt)],
     ["answer", "Answer", () => answerPart(document, attempt)],
-    ["files", `Files (${attempt?.files.length ?? 0})`, () => (attempt ? el("div", null, attempt.stderr ? [el("h3", null, "Standard error"), longText(attempt.stderr, "Standard error")] : null, filesPart(run, attempt.dir, attempt.files, signal)) : el("p", { class: "quiet" }, "No files were kept."))],
+    ["files", `Files (${attempt?.files.length ?? 0})`, () => (attempt ? el("div", null, attempt.stderr ? [el("h3", null, "Standard error"), longText(attempt.stderr, "Standard error")] : null, filesPart(run, attempt, signal)) : el("p", { class: "quiet" }, "No files were kept."))],
   ];
 }
 
@@ -154,13 +189,15 @@ function attemptBar(attempts, attempt, run, key) {
 
 function whatWasAsked({ prompt, turns, description, tags }) {
   if (!prompt && !turns?.length && !description) return null;
+  // The first turn is the prompt.
+  const rest = prompt && turns?.[0] === prompt ? turns.slice(1) : turns ?? [];
   return el(
     "section",
     { "aria-labelledby": "asked" },
     el("h2", { id: "asked" }, "What was asked"),
     description ? el("p", null, said(description)) : null,
     prompt ? longText(prompt, "Prompt", ASKED) : null,
-    turns?.length ? el("details", { class: "inner", open: turns.join("").length <= ASKED.characters && turns.length <= ASKED.most }, el("summary", null, count(turns.length, "turn")), el("ol", null, turns.map((turn) => el("li", null, said(turn))))) : null,
+    rest.length ? el("details", { class: "inner", open: rest.join("").length <= ASKED.characters && rest.length <= ASKED.most }, el("summary", null, count(rest.length, prompt ? "later turn" : "turn")), el("ol", { start: prompt ? 2 : 1 }, rest.map((turn) => el("li", null, said(turn))))) : null,
     tags?.length ? el("p", null, tags.map((tag) => el("span", { class: "tag" }, said(tag)))) : null,
   );
 }

@@ -9,7 +9,7 @@ const TIME = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 const WHOLE = new Intl.NumberFormat("en");
 const UNITS = ["B", "KB", "MB", "GB"];
 const PLACES = 2;
-// Nobody spends so much, but an agent can say so; written out, it would be wider than a phone.
+// No run costs so much, but an agent can say so; written out, it would be wider than a phone.
 const ABSURD = 1e11;
 
 // Each verdict has a word, a sign and a style: not everybody can tell colours apart.
@@ -21,6 +21,11 @@ export const VERDICTS = {
   "unexpected-passed": ["passed, unexpectedly", "!", "warn"],
   "not-run": ["not run", "–", "quiet"],
   void: ["counts nowhere", "–", "quiet"],
+};
+// What a word alone does not say.
+const MEANINGS = {
+  "failed, as expected": "Failed, as expected: the baseline may fail, and a case with expected_fail shall, so the run does not fail by it. A comparison counts it as a failure of the baseline.",
+  "passed, unexpectedly": "Passed, unexpectedly: the case has expected_fail, so it shall fail.",
 };
 const STATUSES = {
   queued: ["waiting", "…", "quiet"],
@@ -36,6 +41,12 @@ const DECISIONS = {
   "not-worse": ["not worse", "✓", "good"],
   worse: ["worse", "▼", "bad"],
   inconclusive: ["undecided", "–", "quiet"],
+  cheaper: ["cheaper", "▲", "good"],
+  faster: ["faster", "▲", "good"],
+  shorter: ["shorter", "▲", "good"],
+  dearer: ["dearer", "▼", "bad"],
+  slower: ["slower", "▼", "bad"],
+  longer: ["longer", "▼", "bad"],
 };
 export const AS_EXPECTED = ["passed", "expected-failed"];
 export const PASSED = ["passed", "unexpected-passed"];
@@ -47,12 +58,19 @@ export function armName(arm) {
   return ARMS[arm] ?? arm;
 }
 
-/** The outcome of a run, or its status. */
+/** The outcome of a run, or its status: of one that compares arms, what it decided. */
 export function runVerdict(run) {
   if (run.status === "running" && run.cancelling) return ["being cancelled", "–", "quiet"];
   if (run.status !== "completed") return STATUSES[run.status] ?? [run.status, "–", "quiet"];
+  if (run.decision) return decisionVerdict(run.decision.word);
   if (run.passed) return VERDICTS.passed;
   return run.counts && !run.counts.failed && !run.counts.unexpected_passed && run.counts.errored ? VERDICTS.errored : VERDICTS.failed;
+}
+
+/** The outcome of a run as badges: one that was interrupted says also what its trials decide. */
+export function runBadges(run) {
+  const { decision, status } = run;
+  return [badge(runVerdict(run)), ...(decision && ENDED.includes(status) && status !== "completed" ? [" ", badge(decisionVerdict(decision.word))] : [])];
 }
 
 /** What was decided, as a verdict. */
@@ -62,12 +80,12 @@ export function decisionVerdict(verdict) {
 
 /** A verdict with its sign. */
 export function badge([word, sign, manner]) {
-  return el("span", { class: `badge ${manner}` }, el("span", { "aria-hidden": "true" }, sign), word);
+  return el("span", { class: `badge ${manner}`, title: MEANINGS[word] }, el("span", { "aria-hidden": "true" }, sign), word);
 }
 
 /** A verdict as a sign alone, with its word for those who listen. */
 export function sign([word, mark, manner], { silent = false } = {}) {
-  return el("span", { class: `sign ${manner}`, title: word }, el("span", { "aria-hidden": "true" }, mark), silent ? null : el("span", { class: "unseen" }, word));
+  return el("span", { class: `sign ${manner}`, title: MEANINGS[word] ?? word }, el("span", { "aria-hidden": "true" }, mark), silent ? null : el("span", { class: "unseen" }, word));
 }
 
 /** A moment. */

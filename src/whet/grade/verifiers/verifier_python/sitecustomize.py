@@ -25,8 +25,8 @@ def _append_usual_folder() -> None:
 
 def _make_way() -> None:
     """Let go of our own folder, and run the module of this name that would have been found without us."""
-    own = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
-    sys.path[:] = [path for path in sys.path if path != own]
+    our_folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    sys.path[:] = [path for path in sys.path if path != our_folder]
     ours = sys.modules.pop("sitecustomize")
     try:
         __import__("sitecustomize")

@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make them."""
+    """Make the first tables."""
     op.create_table(
         "organisations",
         sa.Column("id", sa.String(36), primary_key=True),

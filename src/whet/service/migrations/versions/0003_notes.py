@@ -10,7 +10,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Make their table."""
+    """Make the table of notes."""
     op.create_table(
         "notes",
         sa.Column("id", sa.String(16), primary_key=True),

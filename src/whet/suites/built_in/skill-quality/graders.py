@@ -18,27 +18,27 @@ _SKIPPED = {"node_modules", "__pycache__", ".git", ".venv", "venv"}
 
 def manifest(_output: Any, _expected: Any, context: dict[str, Any]) -> dict[str, Any]:
     """The fields of skill.json that everything else needs."""
-    found = _manifest(context)
+    document = _manifest(context)
     return _share(
         {
-            "id of lower-case letters, digits, - and _": bool(re.fullmatch(r"[a-z0-9_-]+", _text(found, "id"))),
-            "name": bool(_text(found, "name")),
-            "version such as 1.0.0": bool(re.match(r"\d+\.\d+\.\d+", _text(found, "version"))),
-            "entrypoint": bool(_text(found, "entrypoint")),
-            "adapterType": _text(found, "adapterType") in {"subprocess", "http", "mcp"},
+            "id of lower-case letters, digits, - and _": bool(re.fullmatch(r"[a-z0-9_-]+", _text(document, "id"))),
+            "name": bool(_text(document, "name")),
+            "version such as 1.0.0": bool(re.match(r"\d+\.\d+\.\d+", _text(document, "version"))),
+            "entrypoint": bool(_text(document, "entrypoint")),
+            "adapterType": _text(document, "adapterType") in {"subprocess", "http", "mcp"},
         }
     )
 
 
 def description(_output: Any, _expected: Any, context: dict[str, Any]) -> dict[str, Any]:
     """A description by which people can choose the skill."""
-    found = _manifest(context)
-    said = _text(found, "description").strip()
+    document = _manifest(context)
+    text = _text(document, "description").strip()
     return _share(
         {
-            f"at least {_LEAST_DESCRIPTION} characters": len(said) >= _LEAST_DESCRIPTION,
-            f"at least {_LEAST_WORDS} words": len(said.split()) >= _LEAST_WORDS,
-            "something else than the name": bool(said) and said.lower() != _text(found, "name").lower(),
+            f"at least {_LEAST_DESCRIPTION} characters": len(text) >= _LEAST_DESCRIPTION,
+            f"at least {_LEAST_WORDS} words": len(text.split()) >= _LEAST_WORDS,
+            "something else than the name": bool(text) and text.lower() != _text(document, "name").lower(),
         }
     )
 
@@ -62,16 +62,16 @@ def json_files(_output: Any, _expected: Any, context: dict[str, Any]) -> dict[st
     folder = _folder(context)
     files = [path for path in sorted(folder.rglob("*.json")) if not _SKIPPED & set(path.relative_to(folder).parts)]
     facts = {f"{path.relative_to(folder)} is JSON": _is_json(path) for path in files}
-    found = _manifest(context)
+    document = _manifest(context)
     for name in ("inputSchema", "outputSchema"):
-        facts[f"{name} describes an object"] = _describes_object(found.get(name))
+        facts[f"{name} describes an object"] = _describes_object(document.get(name))
     return _share(facts)
 
 
 def entrypoint(_output: Any, _expected: Any, context: dict[str, Any]) -> dict[str, Any]:
     """The files that the entry point names lie in the folder; an address is one."""
-    folder, found = _folder(context), _manifest(context)
-    start = _text(found, "entrypoint")
+    folder, document = _folder(context), _manifest(context)
+    start = _text(document, "entrypoint")
     if start.startswith(("http://", "https://")):
         return _share({"an address with a host": bool(urlsplit(start).hostname)})
     try:
@@ -89,14 +89,14 @@ def _folder(context: dict[str, Any]) -> Path:
 
 def _manifest(context: dict[str, Any]) -> dict[str, Any]:
     try:
-        found = json.loads((_folder(context) / "skill.json").read_text(encoding="utf-8"))
+        document = json.loads((_folder(context) / "skill.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
-def _text(found: dict[str, Any], name: str) -> str:
-    value = found.get(name)
+def _text(document: dict[str, Any], name: str) -> str:
+    value = document.get(name)
     return value if isinstance(value, str) else ""
 
 

@@ -1,0 +1,1 @@
+"""The scripted agent: plays a file of steps without a model."""

@@ -1,0 +1,1 @@
+"""Callable skills (`whet eval`): their folders, benchmarks, calls and reports."""

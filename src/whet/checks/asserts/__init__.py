@@ -1,0 +1,1 @@
+"""Asserts that explain themselves: rewrite them, and show the values of their parts."""

@@ -1,0 +1,1 @@
+"""How commands are named, grouped and typed: the words that all commands share."""

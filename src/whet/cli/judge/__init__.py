@@ -1,0 +1,1 @@
+"""`whet judge`: whether the model that judges is good enough to decide."""

@@ -1,0 +1,82 @@
+"""`whet judge try`: find out, without labels, what a judge lets pass and how steady it is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whet.cli.common import CONFIG, JSON, given_settings, print_document, print_lines, setting
+from whet.cli.grammar.candidates import complete_runs
+from whet.cli.grammar.quantities import Number
+
+
+@click.command("try", short_help="Ask the judge again about a sample, also about answers that cannot pass.")
+@click.argument("run", default="latest", shell_complete=complete_runs)
+@click.option(
+    "--n",
+    "n",
+    type=click.IntRange(1, 10_000),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="Ask about N statements.",
+)
+@click.option(
+    "--max-leak", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Allow N leaks."
+)
+@click.option("--max-cost", type=Number(0, min_open=True), metavar="USD", help="Ask no more once this much is spent.")
+@click.option("--seed", metavar="TEXT", help="Draw another sample (default: the id of the run).")
+@JSON
+@setting("sandbox", help="Let an agent that judges work in this sandbox.")
+@setting("output_dir", help="Find runs in this folder.")
+@CONFIG
+def try_command(
+    run: str,
+    *,
+    n: int,
+    max_leak: int,
+    max_cost: float | None,
+    seed: str | None,
+    as_json: bool,
+    config_file: Path | None,
+    **options: Any,
+) -> int:
+    """Ask the judge of RUN (default: latest) again about a sample of what it decided. It needs no labels.
+
+    \b
+    again   the same question once more: its own noise
+    order   statements in reverse order, if an agent judges
+    empty, shrug, other, inject
+            nothing, "I don't know.", another case's answer, an order to pass:
+            what passes is a leak
+    longer  the same answer with two paragraphs that say nothing
+
+    \b
+    Exit codes:
+      0    no leak passed, or no more than --max-leak
+      1    more leaks passed
+      2    nothing was asked: correct what the error says
+      3    the judge gave no verdict
+      130  interrupted
+    """
+    from whet.report.judge_tries import try_lines
+    from whet.run.judging.try_judge import TryRequest, try_judge
+
+    request = TryRequest(
+        run=run,
+        n=n,
+        max_leak=max_leak,
+        max_cost_usd=max_cost,
+        seed=seed,
+        flags=given_settings(options),
+        config_file=config_file,
+    )
+    judge_try, path = try_judge(request)
+    if as_json:
+        print_document(judge_try)
+    else:
+        print_lines(try_lines(judge_try, path), sys.stdout)
+    return judge_try.exit_code

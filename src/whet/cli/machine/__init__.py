@@ -1,0 +1,1 @@
+"""`whet doctor`, `config`, `schema` and `clean`: look at this machine, and tidy it."""

@@ -1,0 +1,1 @@
+"""Decide between arms: pure statistics from verdicts to comparisons and gates."""

@@ -1,0 +1,1 @@
+"""Grade answers: exact values, assertions, schemas, and the evaluators of benchmarks."""

@@ -1,0 +1,1 @@
+"""Grade claims about the workspace, each decided in a worker."""

@@ -1,1 +1,0 @@
-"""What authors of checks write: `expect`, and plain asserts that explain themselves."""

@@ -1,0 +1,1 @@
+"""Grade with the author's Python functions, each in a worker."""

@@ -1,0 +1,1 @@
+"""Grade with the scripts of task packages and of Harbor's tasks."""

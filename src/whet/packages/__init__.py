@@ -1,0 +1,1 @@
+"""Task packages and skills from elsewhere: fetch, unpack and read them."""

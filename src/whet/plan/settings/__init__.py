@@ -1,0 +1,1 @@
+"""Settings: one table for files, options and variables, and where each value comes from."""

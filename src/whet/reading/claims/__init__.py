@@ -1,0 +1,1 @@
+"""Read the claims of expectation suites, such as `file:hello.txt created`."""

@@ -1,0 +1,1 @@
+"""Shards of a run: find those that belong together, and merge them."""

@@ -1,0 +1,1 @@
+"""Verify a record: hashes, chain, and results computed again from the journal."""

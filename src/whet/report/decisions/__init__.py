@@ -1,0 +1,1 @@
+"""Decisions in words: compare arms and runs, plan how many trials a decision takes."""

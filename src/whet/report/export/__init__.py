@@ -1,0 +1,1 @@
+"""Export trials and their steps for other tools."""

@@ -1,0 +1,1 @@
+"""What labels of people say of a judge: in figures, in words, and beside a decision."""

@@ -1,0 +1,1 @@
+"""The terminal: progress while a run goes on, and how it ended."""

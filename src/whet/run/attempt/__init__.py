@@ -1,0 +1,1 @@
+"""One attempt: from its workspace to its grade."""

@@ -1,0 +1,1 @@
+"""Explain an attempt: ask its agent, in a copy of its session."""

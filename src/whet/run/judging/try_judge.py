@@ -1,0 +1,143 @@
+"""Try the judge of a recorded run: draw judged statements, ask the judge again in each probe, and keep what it said."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+from msgspec import Struct, field
+
+from whet import exit_codes
+from whet.decide.judging.draw import draw, seed_of
+from whet.decide.judging.probes import PROBES, figures_of_probes, leaks_of, says_always
+from whet.decide.judging.units import JudgedUnit
+from whet.errors import UsageError
+from whet.model.request import Settings
+from whet.model.run import Plan
+from whet.plan.settings.load import load_settings
+from whet.reading.text import count
+from whet.record import folder as folders
+from whet.record.judging.runs import read_judged
+from whet.record.judging.tries import JudgeTry, TrySpending, keep, place_of
+from whet.record.read.run import RecordedRun
+from whet.run.judging._asking import Asking
+from whet.run.judging._asking_run import ask_with, asking_context, plan_asking
+from whet.run.judging._targets import find_targets
+from whet.run.schedule import single_errors
+from whet.version import __version__
+
+_EVAL = "eval"
+_CONSTANT = {
+    True: 'it said "pass" to everything: it may not look',
+    False: 'it said "fail" to everything: it may not look',
+}
+
+
+class TryRequest(Struct, frozen=True, kw_only=True):
+    """What `whet judge try` was asked to do."""
+
+    run: str = "latest"
+    n: int = 30
+    max_leak: int = 0
+    max_cost_usd: float | None = None
+    seed: str | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    config_file: Path | None = None
+
+
+class _Prepared(Struct, frozen=True, kw_only=True):
+    """A run whose judge can be asked, and the sample that it is asked about."""
+
+    record: RecordedRun
+    settings: Settings
+    plan: Plan
+    seed: str
+    judged: int
+    sample: tuple[JudgedUnit, ...]
+
+
+def try_judge(request: TryRequest) -> tuple[JudgeTry, Path]:
+    """Ask the judge of a run again; return what it said, and the file that keeps it."""
+    prepared = _prepare(request)
+    run_dir = prepared.record.run_dir
+    targets, notes = find_targets(prepared.plan, prepared.sample, run_dir.name)
+    name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%f")
+    with ExitStack() as stack:
+        stack.callback(os.close, folders.lock(run_dir))
+        context = asking_context(prepared.record, prepared.settings, prepared.plan, stack)
+        asking = Asking(
+            context=context,
+            record=prepared.record,
+            targets=targets,
+            folder=place_of(run_dir, name).with_suffix(""),
+            max_cost_usd=request.max_cost_usd,
+        )
+        sys.stderr.write(f"asking the judge about {count(len(targets), 'statement')}, in {len(PROBES)} ways each\n")
+        with single_errors():
+            anyio.run(ask_with, context, asking)
+        outcome = _conclude(request, prepared, asking, name, notes)
+        return outcome, keep(run_dir, outcome, context.masker.text)
+
+
+def _prepare(request: TryRequest) -> _Prepared:
+    """Find everything that is wrong before anything is asked."""
+    flags, environ = request.flags, os.environ
+    usual = load_settings(Path.cwd(), flags=flags, environ=environ, config_file=request.config_file)
+    judged_runs = read_judged([request.run], usual.output_dir)
+    if len(judged_runs.runs) > 1:
+        names = ", ".join(run.run_dir.name for run in judged_runs.runs)
+        raise UsageError(f"{request.run} is of several suites", hint=f"name one of its runs: {names}")
+    (record,) = judged_runs.runs
+    if record.asked.command == _EVAL:
+        raise UsageError(
+            f"{record.run_dir.name} is an evaluation of callable skills", hint="name a run of a suite: whet runs"
+        )
+    settings, plan = plan_asking(record, flags, request.config_file)
+    seed = request.seed or seed_of([record.run_dir.name])
+    return _Prepared(
+        record=record,
+        settings=settings,
+        plan=plan,
+        seed=seed,
+        judged=len(judged_runs.units),
+        sample=tuple(entry.unit for entry in draw(judged_runs.units, request.n, seed)),
+    )
+
+
+def _conclude(request: TryRequest, prepared: _Prepared, asking: Asking, name: str, notes: Sequence[str]) -> JudgeTry:
+    units = asking.units()
+    leaks = sum(1 for _ in leaks_of(units))
+    has_verdict = any(answer.passed is not None for unit in units for answer in unit.answers)
+    always = says_always(units) if has_verdict else None
+    if asking.interrupted:
+        code = exit_codes.INTERRUPTED
+    elif not has_verdict:
+        code = exit_codes.ERRORED
+    else:
+        code = exit_codes.FAILED if leaks > request.max_leak else exit_codes.DONE
+    constant = () if always is None else (_CONSTANT[always],)
+    return JudgeTry(
+        id=name,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        run=prepared.record.run_dir.name,
+        suite=str(prepared.plan.suite.name),
+        whet_version=__version__,
+        seed=prepared.seed,
+        judge=next((unit.judge for unit in prepared.sample), {}),
+        judged=prepared.judged,
+        units=len(prepared.sample),
+        probes=figures_of_probes(units),
+        leaks=leaks,
+        max_leak=request.max_leak,
+        exit_code=code,
+        spending=TrySpending(cost_usd=asking.bill.cost_usd, unknown=asking.bill.unknown),
+        notes=(*notes, *asking.notes(), *constant),
+        stopped=asking.stopped,
+        asked=units,
+    )

@@ -1,0 +1,1 @@
+"""Sandboxes: run a command behind a boundary, within limits, so that nothing outlives it."""

@@ -1,0 +1,1 @@
+"""The container sandbox: images, containers of tasks, and the engine's calls."""

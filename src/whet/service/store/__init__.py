@@ -1,0 +1,1 @@
+"""What the service stores: runs with their folders, suites, skills and notes."""

@@ -1,0 +1,1 @@
+"""Read command lines as a shell would, without running them: what they start, read, write and match."""

@@ -1,0 +1,1 @@
+"""Eval suites: read their documents, and lower each case to a prompt and a grader."""

@@ -1,0 +1,1 @@
+"""A suite over time: the classes of its document, and how it is made."""

@@ -1,0 +1,98 @@
+"""The screen: lines break between words, and nothing but styles reaches a terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from reporting import Pipe, Tty
+
+from whet.reading.text import width
+from whet.report.screen import STYLES, Screen, unbroken
+
+SENTENCE = "not known yet whether v2 is better or worse than v1 on claude: -21 points (95 % interval -46.6 to +18.6)"
+
+
+def screen_of(columns, **environ):
+    return Screen(Tty(), {"COLUMNS": str(columns), **environ})
+
+
+def lines_of(text, columns, **environ):
+    return screen_of(columns, **environ).lay_out(text).split("\n")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_lines_break_between_words_and_lose_none(columns):
+    lines = lines_of(f"  decision    {SENTENCE}", columns)
+
+    assert max(map(width, lines)) <= columns
+    assert " ".join(line.strip() for line in lines).split() == f"decision {SENTENCE}".split()
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_further_lines_begin_below_the_text_and_not_below_its_label(columns):
+    _, *others = lines_of(f"  decision    {SENTENCE}", columns)
+
+    assert others
+    assert all(line.startswith(" " * 14) and line[14] != " " for line in others)
+
+
+@pytest.mark.parametrize("columns", range(30, 60))
+def test_a_number_and_its_percent_stay_together(columns):
+    lines = lines_of(f"  means       new passes less often (100 % to 61 %); {SENTENCE}", columns)
+
+    assert not any(line.strip().startswith("%") for line in lines)
+
+
+def test_words_of_strangers_keep_their_bar_on_every_line():
+    lines = lines_of(f"      │ {SENTENCE}", 40)
+
+    assert len(lines) > 1
+    assert all(line.startswith("      │ ") for line in lines)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_wide_characters_take_two_columns(columns):
+    lines = lines_of("  日本語の 長い説明 " * 12, columns)
+
+    assert len(lines) > 1
+    assert max(map(width, lines)) <= columns
+
+
+def test_a_style_ends_with_its_line_and_goes_on_in_the_next():
+    screen = screen_of(40)
+    lines = screen.lay_out(f"  decision    {screen.paint(SENTENCE, 'bad')}").split("\n")
+
+    assert len(lines) > 1
+    assert all(line.count("\x1b[31m") == line.count("\x1b[0m") == 1 for line in lines)
+
+
+def test_a_command_to_copy_stays_on_one_line():
+    command = "whet run suite.py --resume .whet/runs/20260105T101530-a1b2c3 --max-cost 3"
+
+    lines = lines_of(f"  3 trials are missing. To resume: {unbroken(command)}", 40)
+
+    assert command in [line.strip() for line in lines]
+
+
+@pytest.mark.parametrize("columns", [1, 10, 40])
+def test_a_word_that_is_longer_than_a_line_stays_whole(columns):
+    path = "/a" * 60
+
+    assert path in [line.strip() for line in lines_of(f"  Results in {path} now", columns)]
+
+
+def test_a_pipe_gets_whole_lines_without_styles():
+    screen = Screen(Pipe(), {"COLUMNS": "40"})
+
+    assert screen.lay_out(screen.paint(SENTENCE, "bad")) == SENTENCE
+
+
+@pytest.mark.parametrize("stream", [Tty, Pipe])
+@pytest.mark.parametrize(
+    "name", ["\x1b[2Jgone", "\x1b]0;title\x07", "\x1b]52;c;eA==\x07", "a\rb", "\x9b31m", "\x07\x08", "\x1b[8mhidden"]
+)
+def test_no_control_character_of_a_name_reaches_a_stream(stream, name):
+    text = Screen(stream(), {"COLUMNS": "40"}).lay_out(f"  {name} {SENTENCE}")
+
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", STYLES.sub("", text))
