@@ -86,6 +86,7 @@ def test_a_program_that_was_replaced_does_not_come_back_as_a_service(
 FORKING = """
 import os, socket, time
 served = socket.create_server(("127.0.0.1", 7007))
+open("/tmp/served", "w").close()
 while True:
     connection = served.accept()[0]
     if os.fork() == 0:
@@ -99,6 +100,7 @@ def test_a_service_that_forks_for_each_connection_goes_on_while_the_agent_is_gra
     # One service keeps a connection to another, which it opened while the agent worked.
     client = """
 import os, socket, time
+open("/tmp/waiting", "w").close()
 while not os.path.exists("/tmp/begun"): time.sleep(0.05)
 connection = socket.create_connection(("127.0.0.1", 7007))
 while True:
@@ -110,6 +112,14 @@ while True:
     write_task(
         tasks.root / "tasks/one",
         image,
+        # Nobody listens before the service has started, and what starts after the agent is none.
+        task_DOT_toml="""\
+            schema_version = "1.4"
+            [environment.healthcheck]
+            command = "[ -e /tmp/served ] && [ -e /tmp/waiting ]"
+            interval_sec = 0.1
+            retries = 600
+        """,
         instruction_DOT_md="touch /tmp/begun; while ! [ -s /tmp/heard ]; do /bin/busybox sleep 0.1; done",
         tests__test_DOT_sh="""\
             #!/bin/sh
