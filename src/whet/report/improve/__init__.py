@@ -1,0 +1,1 @@
+"""An improve run in words: what the terminal prints, report.md and report.html."""
