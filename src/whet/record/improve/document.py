@@ -99,7 +99,7 @@ class CandidateRecord(Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
 
-class CaseOutcome(Struct, frozen=True, kw_only=True):
+class HeldOutCase(Struct, frozen=True, kw_only=True):
     """How a held-out case went, without its prompt."""
 
     case: str
@@ -122,7 +122,7 @@ class ConfirmRecord(Struct, frozen=True, kw_only=True):
     looks: int = 0
     trials: int = 0
     stop: Stop | None = None
-    cases: tuple[CaseOutcome, ...] = ()
+    cases: tuple[HeldOutCase, ...] = ()
     # Why a version that is better was not accepted, such as a case that has regressed; empty if it was accepted.
     objections: tuple[str, ...] = ()
     # The record of the run, from the folder of the improve run.
@@ -154,7 +154,7 @@ class SealedRecord(Struct, frozen=True, kw_only=True):
     run: str = ""
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class ImproveStep(Struct, frozen=True, kw_only=True):
     """A phase that was done, with what it took; `chain` is a hash of the step before it and of this one."""
 
     phase: Phase
@@ -201,4 +201,4 @@ class ImproveDocument(Struct, frozen=True, kw_only=True, tag_field="schema", tag
     hint: str | None = None
     error_spent: float = 0.0
     cost_usd: float = 0.0
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ImproveStep, ...] = ()
