@@ -28,8 +28,8 @@ Phase: TypeAlias = Literal[
 ]
 Outcome: TypeAlias = Literal["succeeded", "no_winner", "undecided", "refused", "failed", "interrupted", "proposed"]
 LintRule: TypeAlias = Literal["leak", "case-names", "size", "scripts", "shape", "secrets", "part"]
-# What became of a candidate.
-Fate: TypeAlias = Literal["proposed", "dud", "same", "refused", "raced", "chosen", "accepted", "rejected"]
+# What became of a candidate: those that are fit wait for the race.
+Fate: TypeAlias = Literal["proposed", "dud", "same", "refused", "fit", "raced", "chosen", "accepted", "rejected"]
 
 
 class ImproveOptions(Struct, frozen=True, kw_only=True):
@@ -123,6 +123,8 @@ class ConfirmRecord(Struct, frozen=True, kw_only=True):
     trials: int = 0
     stop: Stop | None = None
     cases: tuple[HeldOutCase, ...] = ()
+    # The cases of --no-regression that have become worse.
+    regressed: tuple[str, ...] = ()
     # Why a version that is better was not accepted, such as a case that has regressed; empty if it was accepted.
     objections: tuple[str, ...] = ()
     # The record of the run, from the folder of the improve run.
@@ -138,6 +140,9 @@ class RoundRecord(Struct, frozen=True, kw_only=True):
     candidates: tuple[CandidateRecord, ...] = ()
     current: PracticeScore | None = None
     chosen: str | None = None
+    # Which confirm step on this split it is, and the share of the error that it may make; known before it begins.
+    step: int | None = None
+    error: float | None = None
     confirm: ConfirmRecord | None = None
     accepted: str | None = None
 

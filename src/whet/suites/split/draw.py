@@ -84,7 +84,7 @@ def wanted_of(case: Case) -> Wanted:
 
 def refuse_few_triggers(cases: Sequence[Case], parts: Mapping[str, Part]) -> None:
     """Refuse a set of trigger queries that has too few of a kind in practice, or among those held out."""
-    wanted = {case.id: wanted_of(case) for case in cases if _is_trigger_query(case)}
+    wanted = {case.id: wanted_of(case) for case in cases if is_trigger_query(case)}
     if len(wanted) < len(cases):
         return
     missing_words = []
@@ -100,5 +100,6 @@ def refuse_few_triggers(cases: Sequence[Case], parts: Mapping[str, Part]) -> Non
         )
 
 
-def _is_trigger_query(case: Case) -> bool:
+def is_trigger_query(case: Case) -> bool:
+    """Return whether a case asks nothing but whether the skill is loaded."""
     return all(isinstance(check.params.get("case"), TriggerQuery) for check in case.checks)
