@@ -374,6 +374,7 @@ FIELDS: dict[str, dict[str, str | tuple[str, Mapping[str, Any]]]] = {
         "effect": ("The difference that matters.", SHARE),
         "rounds": ("The most rounds.", FROM_ONE),
         "margin": ("How much worse counts as not worse; null if only better and worse are decisions.", SHARE),
+        "error": ("How often all comparisons of the run together may be wrong: 0.05, or less by request.", SHARE),
         "goal": "What the candidate shall be without being worse; null if only its verdicts decide.",
     },
     "look": {

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from reporting import MemoryResults, Stage, Tty, all_pass, failed, make_info, make_plan, passed
 
 from whet.decide.comparison import comparisons_of
+from whet.decide.gate import rates_of
+from whet.decide.sequential import effect_by_end
 from whet.decide.until import analyse_round
 from whet.model.arm import Arm
 from whet.model.comparison import ArmSamples, RoundAnalysis, RunSamples, Sampled, Seen, Until
@@ -28,7 +30,9 @@ import decisions
 _NOT_ALIKE = "this does not mean that the arms are alike"
 
 
-def _samples(rounds_planned: int = 10, runner: str = "r", cases: int = 12, **arms: str) -> RunSamples:
+def _samples(
+    rounds_planned: int = 10, runner: str = "r", cases: int = 12, error: float = 0.05, **arms: str
+) -> RunSamples:
     """A run whose every case went by these letters: p passed, f failed, e errored; the first arm is the baseline."""
     values = {"p": 1.0, "f": 0.0, "e": None}
     return RunSamples(
@@ -45,6 +49,7 @@ def _samples(rounds_planned: int = 10, runner: str = "r", cases: int = 12, **arm
         ),
         weights={},
         rounds_planned=rounds_planned,
+        error=error,
     )
 
 
@@ -132,6 +137,35 @@ def test_a_run_that_was_not_looked_at_yet_has_no_easier_limit():
     (first,), (later,) = comparisons_of(_samples(old="f", new="p")), comparisons_of(_samples(old="ff", new="pp"))
 
     assert first.level == later.level > 0.98
+
+
+def test_less_error_widens_what_a_look_sees_and_what_a_comparison_says_afterwards():
+    strict, samples = Until(error=0.01), _samples(old="ffpf", new="fpfp", cases=20, error=0.01)
+    usual_look, look = analyse_round(samples, Until()), analyse_round(samples, strict)
+    (usual,), (after,) = comparisons_of(replace(samples, error=0.05)), comparisons_of(samples)
+
+    assert usual_look is not None
+    assert look is not None
+    assert (after.low, after.high) == (look.seen[0].low, look.seen[0].high)
+    assert after.low < usual.low == usual_look.seen[0].low
+    assert after.level > 0.997 > usual.level
+    assert rates_of(samples)["new", "r"].low < rates_of(replace(samples, error=0.05))["new", "r"].low
+
+
+def test_runners_that_are_apart_each_have_the_error_that_was_asked_for():
+    one = _samples(old="ffpf", new="fpfp", cases=20, error=0.01)
+    two = replace(one, arms=(*one.arms, *(replace(arm, runner="s") for arm in one.arms)))
+
+    together, apart = comparisons_of(two), comparisons_of(two, per_runner=True)
+
+    assert together[0].low < apart[0].low == comparisons_of(one)[0].low
+    assert "each runner has its own 1 %: with several of them, one is wrong more often than that" in apart[0].notes
+
+
+def test_less_error_reaches_only_larger_effects():
+    usual, strict = (effect_by_end(12, 10, error) for error in (0.05, 0.01))
+
+    assert usual < strict
 
 
 _ALIKE = [

@@ -41,10 +41,15 @@ from whet.model.run import TrialResult
 from whet.model.run_events import Results
 from whet.model.skills import loads_of
 from whet.model.suite import NO_SKILL, SKILL, edited_of, parts_of
+from whet.reading.text import percent
 
 # How much worse a candidate may be and still count as not worse, unless you say otherwise.
 MARGIN = 0.05
-EACH_ITS_OWN = "each runner has its own 5 %: with several of them, one is wrong more often than that"
+
+
+def each_its_own(error: float) -> str:
+    """Return what to know of a comparison that gives each runner an *error* of its own."""
+    return f"each runner has its own {percent(error)}: with several of them, one is wrong more often than that"
 
 
 def decide(low: float, high: float, margin: float) -> Decision:
@@ -211,7 +216,7 @@ def comparisons_of(
     }
     runners = tuple(dict.fromkeys(runner for runner, _, _ in against))
     apart = [{key: trials for key, trials in against.items() if key[0] == runner} for runner in runners]
-    error_note = (EACH_ITS_OWN,) if per_runner and len(runners) > 1 else ()
+    error_note = (each_its_own(samples.error),) if per_runner and len(runners) > 1 else ()
     comparisons: list[Comparison] = []
     for group in apart if per_runner else [against]:
         looks, z_of_level = analyses_of(samples, len(group))
@@ -300,7 +305,8 @@ def analyses_of(samples: RunSamples, candidates: int = 1) -> tuple[int, Callable
     if rounds_planned is not None:
         # An earlier look counts as if it were the first.
         at = max(FIRST_ANALYSIS, rounds_done)
-        return at - FIRST_ANALYSIS + 1, lambda _: z_at(at, rounds_planned, alpha_of_each(candidates))
+        z = z_at(at, rounds_planned, alpha_of_each(candidates, error=samples.error))
+        return at - FIRST_ANALYSIS + 1, lambda _: z
     sizes = (*samples.grown_from, rounds_done)
     return len(sizes), lambda level: z_after_analyses(sizes, level)
 
@@ -330,6 +336,7 @@ def samples_of(results: Results) -> RunSamples:
         edited=edited_of(plan.suite.cases),
         grown_from=plan.grown_from,
         rounds_planned=plan.until.rounds if plan.until else None,
+        error=plan.until.error if plan.until else ALPHA,
         interleaved=plan.seed is not None,
         judge_error=error_of_judge(plan.suite.judge),
         notes=tuple(notes_on(voided=plan.voided, missing=missing_of(results), mistaken=mistaken)),

@@ -32,6 +32,11 @@ def difference_like_these(baseline: Values, candidate: Values, weights: Weights 
         share * share * (1 / len(baseline[case]) + 1 / len(candidate[case])) for case, share in shares.items()
     )
     least = variation((baseline, candidate), shares).within * enters * count
-    variance = ((count - 1) * spread + max(least, _UNKNOWN_SPREAD)) / count
-    half = t_quantile(0.975, len(shares) - 1) * sqrt(variance / count)
+    half = t_quantile(0.975, len(shares) - 1) * error_like_these(count, spread, least)
     return Interval(value=value + 0.0, low=max(-1.0, value - half), high=min(1.0, value + half))
+
+
+def error_like_these(cases: float, spread: float, least: float = 0.0) -> float:
+    """Return the standard error of a difference over so many cases; *spread* is the variance of their differences."""
+    variance = ((cases - 1) * spread + max(least, _UNKNOWN_SPREAD)) / cases
+    return sqrt(variance / cases)

@@ -14,8 +14,9 @@ from math import ceil, erfc, exp, log, pi, sqrt
 from msgspec import Struct
 
 from whet.decide.quantiles import z_of
+from whet.model.comparison import USUAL_ERROR
 
-ALPHA = 0.05
+ALPHA = USUAL_ERROR
 # The earliest round to analyse: one trial per case says nothing of how trials of a case vary.
 FIRST_ANALYSIS = 2
 # From the third round on, a run stops if neither arm has this chance to be found better by the effect you look for.
@@ -38,9 +39,9 @@ RANGE_LEVEL = 0.8
 _EASIER, _HARDER = 0.5, 1.5
 
 
-def alpha_of_each(candidates: int, runners: int = 1) -> float:
-    """Return the error that each comparison may make if all that answer one question share one."""
-    return ALPHA / max(1, candidates * runners)
+def alpha_of_each(candidates: int, runners: int = 1, *, error: float = ALPHA) -> float:
+    """Return the *error* that each comparison may make if all that answer one question share one."""
+    return error / max(1, candidates * runners)
 
 
 @lru_cache
@@ -202,3 +203,9 @@ def effect_within_reach(cases: int, spread: float, trials: int, *, power: float 
     z = z_of(alpha) + z_of(2 * (1 - power))
     per_trial = z * z * _SURCHARGE / (cases * trials)
     return max(sqrt(per_trial * spread), per_trial / (1 + per_trial))
+
+
+def effect_by_end(cases: int, rounds: int, alpha: float) -> float:
+    """Return the smallest effect that so many rounds, each of them analysed, find in 80 % of runs of usual cases."""
+    last = z_at(rounds, rounds, alpha)
+    return effect_within_reach(cases, USUAL_SPREAD, rounds, alpha=erfc(last / sqrt(2)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from math import ceil, erfc, isinf, log, sqrt
+from math import ceil, isinf, log
 
 from msgspec.structs import replace
 
@@ -22,9 +22,8 @@ from whet.decide.errored import differences
 from whet.decide.goals import aim_at, amounts_of
 from whet.decide.sequential import (
     FIRST_ANALYSIS,
-    USUAL_SPREAD,
     alpha_of_each,
-    effect_within_reach,
+    effect_by_end,
     is_hopeless,
     power_by_end,
     z_at,
@@ -57,7 +56,7 @@ def _stop(states: Sequence[Seen], until: Until, rounds_done: int) -> Stop | None
 def _compare_candidates(samples: RunSamples, until: Until, rounds_done: int) -> Iterator[Seen]:
     # Not Holm: the level of an analysis must not depend on what the other candidates show.
     runners = list(on_runners(samples, samples.names[0]))
-    alpha = alpha_of_each(sum(len(candidates) for _, _, candidates in runners))
+    alpha = alpha_of_each(sum(len(candidates) for _, _, candidates in runners), error=until.error)
     z = z_at(rounds_done, until.rounds, alpha)
     for runner, baseline, candidates in runners:
         for name, trials in candidates.items():
@@ -125,8 +124,8 @@ def out_of_reach(plan: Plan) -> Iterator[str]:
         return
     # With a goal, the question is whether an arm is not worse.
     smallest = until.effect if until.goal is None else margin_of(until)
-    last = z_at(until.rounds, until.rounds, alpha_of_each(len(plan.arms) - 1, _runners(plan)))
-    reach = effect_within_reach(cases, USUAL_SPREAD, until.rounds, alpha=erfc(last / sqrt(2)))
+    alpha = alpha_of_each(len(plan.arms) - 1, _runners(plan), error=until.error)
+    reach = effect_by_end(cases, until.rounds, alpha)
     if reach > smallest:
         rounds = f"{until.rounds} rounds of {count(cases, 'case')}"
         # Not rounded down: "20 points, and you look for 20" would be no reason to warn.
@@ -181,5 +180,6 @@ class InterimAnalysis:
             ),
             weights={execution.case.id: execution.case.weight for execution in self._plan.executions},
             rounds_planned=self.until.rounds,
+            error=self.until.error,
             judge_error=error_of_judge(self._plan.suite.judge),
         )

@@ -24,6 +24,8 @@ AMOUNTS: tuple[Amount, ...] = ("cost_usd", "seconds", "tokens", "steps")
 Goal = Literal["cheaper", "faster", "shorter"]
 GOALS: tuple[Goal, ...] = ("cheaper", "faster", "shorter")
 Progress = Literal["reached", "missed", "open"]
+# How often all comparisons that answer one question may be wrong together, unless less is asked for.
+USUAL_ERROR = 0.05
 # The most rounds that a run until decided looks after, and the most trials that are added to one at a time.
 MOST_ROUNDS, MOST_ADDED = 100, 100_000
 # No trial takes more of anything, and squares of sums of this are still numbers.
@@ -101,6 +103,8 @@ class RunSamples(Struct, frozen=True, kw_only=True):
     edited: tuple[str, ...] = ()
     grown_from: tuple[int, ...] = ()
     rounds_planned: int | None = None
+    # What a run until decided may err by, as `Until` has it.
+    error: float = USUAL_ERROR
     interleaved: bool = True
     # What makes it longer: `whet run` or `whet eval`.
     command: str = "run"
@@ -373,13 +377,15 @@ class Until(Struct, frozen=True, kw_only=True):
     """What a run until decided was asked: the effect that matters, and the most rounds.
 
     With a `margin`, "not worse by so much" is a decision too. With a `goal`, it is decided if the candidate reaches it
-    and is not worse by the margin, or if it is worse or goes the other way.
+    and is not worse by the margin, or if it is worse or goes the other way. `error` is how often all comparisons of the
+    run together may be wrong; it is less than usual if other runs answer the same question.
     """
 
     effect: float = 0.10
     rounds: int = 10
     margin: float | None = None
     goal: Goal | None = None
+    error: float = USUAL_ERROR
 
 
 class Seen(Struct, frozen=True, kw_only=True):

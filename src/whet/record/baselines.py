@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from whet.errors import StoreError, UsageError
 from whet.model import codec
-from whet.model.comparison import MOST_TAKEN, ArmSamples, RunSamples, Sampled
+from whet.model.comparison import MOST_TAKEN, USUAL_ERROR, ArmSamples, RunSamples, Sampled
 from whet.model.run import id_problem
 from whet.model.suite import Part
 from whet.record.folder import write_atomically, writing
@@ -61,6 +61,7 @@ class Baseline(Struct, frozen=True, kw_only=True):
     # How often its run was looked at before it ended, as `RunSamples` has it: an arm may have ended as lucky as it was.
     grown_from: tuple[int, ...] = ()
     rounds_planned: int | None = None
+    error: float = USUAL_ERROR
     # The runs that its trials are of, and those whose failures selected its cases, as `RunSamples` has them.
     runs: tuple[str, ...] = ()
     selected_from: tuple[str, ...] = ()
@@ -85,6 +86,7 @@ class Baseline(Struct, frozen=True, kw_only=True):
             edited=self.edited,
             grown_from=self.grown_from,
             rounds_planned=self.rounds_planned,
+            error=self.error,
             runs=self.runs or (self.run_id,),
             selected_from=self.selected_from,
             interleaved=False,
@@ -115,6 +117,7 @@ def save_baseline(path: Path, samples: RunSamples, *, suite: str, digest: str | 
         edited=samples.edited,
         grown_from=samples.grown_from,
         rounds_planned=samples.rounds_planned,
+        error=samples.error,
         runs=samples.runs,
         selected_from=samples.selected_from,
         arms=tuple(_BaselineArm(arm=arm.arm, runner=arm.runner, cases=_by_case(arm)) for arm in samples.arms),

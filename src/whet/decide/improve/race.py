@@ -27,16 +27,15 @@ class Racer(Struct, frozen=True, kw_only=True):
     digest: str = ""
 
 
-def count_kept(candidates: int, most: int | None = None) -> int:
-    """Return how many candidates take the second leg: the best third, and at least two; *most* is all that is paid."""
-    kept = max(_FEWEST_KEPT, ceil(candidates / _KEPT_SHARE))
-    return min(candidates, kept if most is None else max(1, min(kept, most)))
+def count_kept(candidates: int) -> int:
+    """Return how many candidates take the second leg: the best third, and at least two."""
+    return min(candidates, max(_FEWEST_KEPT, ceil(candidates / _KEPT_SHARE)))
 
 
-def survivors(racers: Iterable[Racer], most: int | None = None) -> tuple[str, ...]:
+def survivors(racers: Iterable[Racer]) -> tuple[str, ...]:
     """Return who takes the second leg, the best first."""
     ranking = _rank(racers)
-    return tuple(racer.id for racer in ranking[: count_kept(len(ranking), most)])
+    return tuple(racer.id for racer in ranking[: count_kept(len(ranking))])
 
 
 def winner(racers: Iterable[Racer], current: float) -> str | None:

@@ -13,7 +13,7 @@ from whet.decide.comparison import sample_trial
 from whet.errors import NothingSelected, StoreError, UsageError
 from whet.model import codec
 from whet.model.arm import baseline_of
-from whet.model.comparison import ArmSamples, RunSamples, Sampled, notes_on
+from whet.model.comparison import USUAL_ERROR, ArmSamples, RunSamples, Sampled, notes_on
 from whet.model.run import ExecutionKey, TrialKey, TrialResult
 from whet.model.session import SessionSummary
 from whet.reading.files import LONGEST_LINE, next_line, open_file
@@ -104,6 +104,7 @@ class RecordedRun(RunRecord, frozen=True, kw_only=True, dict=True):
             edited=self.asked.edited,
             grown_from=self.rounds.grown_from,
             rounds_planned=self.asked.until.rounds if self.asked.until else None,
+            error=self.asked.until.error if self.asked.until else USUAL_ERROR,
             interleaved=self.asked.seed is not None,
             command=self.asked.command or "run",
             judge_error=self._judge_error,

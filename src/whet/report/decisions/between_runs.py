@@ -187,6 +187,7 @@ def compare_across(
         edited=tuple(dict.fromkeys((*before.edited, *after.edited))),
         grown_from=tuple(sorted({*before.grown_from, *after.grown_from})),
         rounds_planned=max(before.rounds_planned or 0, after.rounds_planned or 0) or None,
+        error=min(before.error, after.error),
         interleaved=False,
         judge_error=after.judge_error,
         unfinished=(*before.unfinished, *after.unfinished),

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from whet.decide.comparison import EACH_ITS_OWN, MARGIN, comparisons_of, margin_of
+from whet.decide.comparison import MARGIN, comparisons_of, each_its_own, margin_of
 from whet.decide.doubts import error_of_judge
 from whet.decide.gate import (
     GateAnswer,
@@ -33,7 +33,7 @@ from whet.decide.gate import (
 )
 from whet.errors import StoreError, UsageError
 from whet.model.callable import Interval
-from whet.model.comparison import MOST_ROUNDS, Goal, RunSamples, Sampled, notes_on_parts
+from whet.model.comparison import MOST_ROUNDS, USUAL_ERROR, Goal, RunSamples, Sampled, notes_on_parts
 from whet.model.request import Settings
 from whet.model.suite import Part
 from whet.reading.text import count, path_for_people
@@ -290,7 +290,8 @@ def _more_of(comparison: RunComparison, max_cost_ratio: float | None, parallel: 
 
 def _afresh(run: RecordedRun | None, more: MoreTrials | None) -> str | None:
     """Return the command that starts *run* anew with so many rounds, if it ran until decided."""
-    if run is None or run.asked.until is None or more is None:
+    # No command asks for less error than usual.
+    if run is None or run.asked.until is None or run.asked.until.error != USUAL_ERROR or more is None:
         return None
     until, words = run.asked.until, run.asked.typed.again or (path_for_people(run.suite, Path.cwd()),)
     start = ("whet", run.asked.command or "run", *words)
@@ -342,7 +343,7 @@ def _gate_rates(
         run=samples.name,
         command=samples.command,
         notes=(
-            *((EACH_ITS_OWN,) * is_apart),
+            *((each_its_own(samples.error),) * is_apart),
             *samples.notes,
             *notes_on_parts(samples, samples.cases),
             *_before(run_record),
