@@ -13,7 +13,8 @@ from whet.model.suite import Suite
 from whet.reading.text import count, left, one_line, path_for_people, quoted
 from whet.record.read.past_runs import PastRuns, PastTrials
 from whet.report.screen import Screen, Style
-from whet.suites.skills.leaks import Leak, LeakedPart
+from whet.suites.skills.case_texts import LeakedPart
+from whet.suites.skills.leaks import Leak
 
 _WIDEST = 200
 _ANYWAY = "its oracle runs in every trial (oracle_ref), so any agent passes it: leave oracle_ref out of real runs"

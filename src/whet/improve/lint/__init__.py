@@ -1,0 +1,1 @@
+"""What is held against a candidate before anything is spent on it."""
