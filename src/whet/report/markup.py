@@ -37,11 +37,11 @@ def code(text: str) -> str:
     return f"{ticks}{blank}{text}{blank}{ticks}"
 
 
-def fence(lines: Sequence[str]) -> str:
+def fence(lines: Sequence[str], language: str = "text") -> str:
     """Return *lines* as a Markdown code block that they cannot end."""
     body = "\n".join(lines)
     ticks = "`" * max(3, _longest_ticks(body) + 1)
-    return f"{ticks}text\n{body}\n{ticks}\n\n"
+    return f"{ticks}{language}\n{body}\n{ticks}\n\n"
 
 
 def _longest_ticks(text: str) -> int:
