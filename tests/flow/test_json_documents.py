@@ -53,6 +53,7 @@ TABLE = [
     ("gate ARMS", "gate", 5),
     ("gate THREE", "gate", 5),
     ("gate ARMS --min-rate 10 --min-score 0.1", "gate", 5),
+    ("baseline save stored ARMS", "stored-baseline", 0),
     ("judge report JUDGED", "judge-report", 0),
     ("plan suite.py", "plan", 0),
     ("plan suite.py other.py --effect 20", "plans", 0),

@@ -27,6 +27,7 @@ from whet.cli.grammar.candidates import complete_runs
 from whet.cli.grammar.quantities import Number, Percent, Points
 from whet.errors import UsageError
 from whet.model.comparison import GOALS
+from whet.reading.text import count
 
 if TYPE_CHECKING:
     from whet.model.comparison import Goal
@@ -194,11 +195,16 @@ def baseline_command() -> None:
 @click.argument("run", default="latest", shell_complete=complete_runs)
 @_FIND
 @CONFIG
-def save(name: str, run: str, config_file: Path | None, **options: Any) -> int:
+@JSON
+def save(name: str, run: str, config_file: Path | None, as_json: bool, **options: Any) -> int:
     """Store every arm of RUN (default: latest) as the baseline NAME."""
     from whet.report.decisions.compare import store_baseline
 
-    click.echo(store_baseline(name, run, _settings(options, config_file)))
+    stored = store_baseline(name, run, _settings(options, config_file))
+    if as_json:
+        print_document(stored)
+    else:
+        click.echo(f"{stored.file}: {count(len(stored.arms), 'arm')}, {count(stored.trials, 'trial')} of {stored.run}")
     return exit_codes.DONE
 
 

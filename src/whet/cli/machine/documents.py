@@ -252,6 +252,7 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "skill-changes": ("whet.callable.report_files", "SkillChangesDocument"),
     "skills": (__name__, "SkillsDocument"),
     "splits": (__name__, "SplitsDocument"),
+    "stored-baseline": ("whet.report.decisions.documents", "StoredBaseline"),
     "status": ("whet.plan.outstanding", "StatusDocument"),
     "validation": (__name__, "ValidationDocument"),
     "verification": (__name__, "VerificationDocument"),

@@ -42,6 +42,7 @@ from whet.record.batches import RecordedBatch, find_runs, read_recorded
 from whet.record.read.past_runs import runs_before
 from whet.record.read.run import RecordedRun
 from whet.report.decisions.between_runs import RunComparison, arm_in, compare_across, of_parts, some_of
+from whet.report.decisions.documents import StoredBaseline
 from whet.report.decisions.outcome import HARDLY, GateOutcome
 from whet.report.decisions.words import rate_words, score_words, sentence
 from whet.report.judging.checked import checked_by_people
@@ -431,8 +432,8 @@ def _project(settings: Settings) -> Path:
     return settings.file.parent if settings.file else Path.cwd()
 
 
-def store_baseline(name: str, run: str, settings: Settings) -> str:
-    """Store every arm of *run* under *name*; returns what was done, in a sentence."""
+def store_baseline(name: str, run: str, settings: Settings) -> StoredBaseline:
+    """Store every arm of *run* under *name*; returns what was stored, and where."""
     run_record = run_with_trials(run, settings)
     samples = run_record.samples()
     if samples.unfinished:
@@ -453,5 +454,10 @@ def store_baseline(name: str, run: str, settings: Settings) -> str:
         digest=run_record.asked.suite_digest,
         saved_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    trials = sum(len(arm.trials) for arm in samples.arms)
-    return f"{path}: {count(len(samples.names), 'arm')}, {count(trials, 'trial')} of {samples.name}"
+    return StoredBaseline(
+        name=name,
+        file=str(path),
+        run=samples.name,
+        arms=tuple(samples.names),
+        trials=sum(len(arm.trials) for arm in samples.arms),
+    )

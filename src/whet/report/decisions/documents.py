@@ -48,6 +48,16 @@ class GateDocument(Struct, frozen=True, kw_only=True, tag_field="schema", tag="w
     notes: tuple[str, ...]
 
 
+class StoredBaseline(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/stored-baseline/1"):
+    """What `whet baseline save --json` prints: where the trials of which arms are now."""
+
+    name: str
+    file: str
+    run: str
+    arms: tuple[str, ...]
+    trials: int
+
+
 class CostRange(Struct, frozen=True, kw_only=True):
     """Dollars for the fewest and for the most trials."""
 
