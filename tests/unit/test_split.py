@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from whet.decide.improve.spending import error_of_step
 from whet.errors import SuiteError, UsageError
 from whet.model.eval_cases import TriggerQuery
 from whet.model.suite import Case, Check, Part, Suite
+from whet.record.improve.split_lock import count_confirm, draw_parts
 from whet.suites.format import load_suite
 from whet.suites.split.draw import draw, position, refuse_few_triggers
 from whet.suites.split.lock import SplitLock, drawn_lock, find_lock
@@ -297,6 +301,7 @@ def test_the_second_suite_of_a_folder_has_a_lock_of_its_own(tmp_path: Path) -> N
         ('{"schema": "whet/split/1", "suite": "b", "seed": "b", "cases": {"a": "tune"}}', "Invalid enum value"),
         ('{"schema": "whet/split/1", "suite": "b", "seed": "b", "cases": {"a": "sealed"}}', "are not those of"),
         ('{"schema": "whet/split/1", "suite": "b", "seed": "b", "cases": {"a": "sealed", "a": "sealed"}}', '"a"'),
+        ('{"schema": "whet/split/1", "suite": "b", "seed": "b", "confirms": {"a": 0}}', "Expected `int` >= 1"),
         ('{"schema": "whet/split/1", "suite": "x", "seed": "b"}', 'is the split of the suite "x", and b.json is "b"'),
     ],
 )
@@ -319,3 +324,68 @@ def test_a_lock_that_is_no_file_gives_one_clear_error(tmp_path: Path) -> None:
 
     with pytest.raises(SuiteError, match="cannot be read"):
         load_suite(path)
+
+
+HELD = {"split": "held-out"}
+
+
+def counted(path: Path) -> int:
+    return count_confirm(load_suite(path))[0]
+
+
+def test_confirm_steps_on_a_split_are_counted_for_good_and_share_one_error(tmp_path: Path) -> None:
+    path = bench_suite(tmp_path, {"id": "a", **HELD}, {"id": "b", "split": "practice"}, {"id": "c", "split": "sealed"})
+    draw_parts(load_suite(path))
+
+    steps = [count_confirm(load_suite(path)) for _ in range(3)]
+
+    assert [step for step, _ in steps] == [1, 2, 3]
+    assert [error for _, error in steps] == [error_of_step(step) for step in (1, 2, 3)]
+    assert find_lock(load_suite(path))[1] == replace(draw_parts(load_suite(path))[2], confirms={"a": 3})
+
+
+def test_neither_new_nor_edited_cases_give_a_free_look(tmp_path: Path) -> None:
+    path = bench_suite(tmp_path, {"id": "a", **HELD}, {"id": "b", **HELD})
+    draw_parts(load_suite(path))
+    first = counted(path)
+    bench_suite(tmp_path, {"id": "a", "prompt": "Ho.", **HELD}, {"id": "b", **HELD}, {"id": "c", **HELD})
+    draw_parts(load_suite(path))
+    second = counted(path)
+    # The new case stays, which was looked at together with the old ones.
+    bench_suite(tmp_path, {"id": "c", **HELD}, {"id": "d", **HELD})
+    third = counted(path)
+
+    assert (first, second, third) == (1, 2, 3)
+
+
+def test_a_set_of_which_every_case_is_new_begins_anew(tmp_path: Path) -> None:
+    path = bench_suite(tmp_path, {"id": "a", **HELD}, {"id": "b", **HELD})
+    draw_parts(load_suite(path))
+    counted(path)
+    bench_suite(tmp_path, {"id": "a", "split": "practice"}, {"id": "c", **HELD})
+    draw_parts(load_suite(path))
+
+    assert counted(path) == 1
+
+
+def count_often(suite: Suite) -> list[int]:
+    return [count_confirm(suite)[0] for _ in range(60)]
+
+
+def test_those_who_count_at_once_get_different_numbers(tmp_path: Path) -> None:
+    path = bench_suite(tmp_path, {"id": "a", **HELD})
+    suite = load_suite(path)
+    draw_parts(suite)
+    processes = multiprocessing.get_context("spawn")
+
+    with processes.Pool(3, initializer=processes.Barrier(3).wait) as pool:
+        steps = [step for own_steps in pool.map(count_often, [suite] * 3, chunksize=1) for step in own_steps]
+
+    assert sorted(steps) == list(range(1, 181))
+
+
+def test_without_a_lock_nothing_is_counted(tmp_path: Path) -> None:
+    path = bench_suite(tmp_path, {"id": "a", **HELD})
+
+    with pytest.raises(UsageError, match=r"has no split\.lock\.json"):
+        counted(path)

@@ -46,21 +46,11 @@ def split_command(paths: tuple[Path, ...], seed: str | None, dry_run: bool, as_j
 def _split(path: Path, seed: str | None, *, write: bool) -> SuiteSplit:
     """Draw the parts of the suite at *path*, and *write* them if anything is new."""
     from whet.cli.machine.documents import SuiteSplit
-    from whet.model import codec
-    from whet.record.folder import alone_in, write_atomically, writing
+    from whet.record.improve.split_lock import draw_parts
     from whet.suites.format import load_suite
-    from whet.suites.split.lock import drawn_lock, find_lock
 
     suite = load_suite(path)
-    folder = suite.source if suite.source.is_dir() else suite.source.parent
-    # What another whet draws at the same time is there when it is our turn.
-    with alone_in(folder):
-        place, earlier = find_lock(suite)
-        lock = drawn_lock(suite, earlier, seed)
-        is_new = lock != earlier
-        if is_new and write:
-            with writing(place, hint="the parts are kept beside the suite, so its folder has to be writable"):
-                write_atomically(place, codec.encode_pretty(lock))
+    place, earlier, lock = draw_parts(suite, seed, write=write)
     known = earlier.cases if earlier else {}
     ids = [case.id for case in suite.cases]
     return SuiteSplit(
@@ -68,7 +58,7 @@ def _split(path: Path, seed: str | None, *, write: bool) -> SuiteSplit:
         file=str(path),
         lock=path_for_people(place, Path.cwd()),
         seed=lock.seed,
-        written=is_new and write,
+        written=lock != earlier and write,
         cases={case: lock.cases[case] for case in ids},
         drawn=tuple(case for case in ids if case not in known),
         edited=tuple(case.id for case in suite.cases if case.edited),

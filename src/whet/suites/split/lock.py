@@ -6,11 +6,11 @@ changed by can no longer say how good it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from whet.errors import Problem, SuiteError, UsageError
@@ -31,7 +31,8 @@ _RESTORE = "restore the file as it was committed, for parts that are drawn anew 
 class SplitLock(Struct, frozen=True, kw_only=True):
     """What a lock says: the part of each case, and a digest of what it asked and checked when it got it.
 
-    `file` is the suite's, so that several in one folder may have locks.
+    `file` is the suite's, so that several in one folder may have locks. `confirms` says of held-out cases how many
+    confirm steps of `whet improve` were made on them, or on others together with which they were held out.
     """
 
     schema: str = SCHEMA
@@ -40,6 +41,7 @@ class SplitLock(Struct, frozen=True, kw_only=True):
     seed: str
     cases: dict[str, Part] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
+    confirms: dict[str, Annotated[int, Meta(ge=1)]] = field(default_factory=dict)
 
 
 def find_lock(suite: Suite) -> tuple[Path, SplitLock | None]:
@@ -135,3 +137,18 @@ def drawn_lock(suite: Suite, lock: SplitLock | None, seed: str | None) -> SplitL
     return replace(
         earlier, file=suite.source.name, cases={**earlier.cases, **parts}, digests={**digests, **earlier.digests}
     )
+
+
+def held_out_in(suite: Suite, lock: SplitLock) -> tuple[str, ...]:
+    """Return the cases of *suite* that are held out, also by what a newer *lock* says of them."""
+    parts = {case.id: case.split or lock.cases.get(case.id) for case in suite.cases}
+    return tuple(case for case, part in parts.items() if part == PARTS[1])
+
+
+def with_confirm(lock: SplitLock, held_out: Collection[str]) -> tuple[SplitLock, int]:
+    """Return *lock* with one more confirm step on the cases that are *held_out*, and the number of that step.
+
+    As long as one case stays that earlier steps were on, neither new cases nor edits give a free look.
+    """
+    step = 1 + max((lock.confirms.get(case, 0) for case in held_out), default=0)
+    return replace(lock, confirms={**lock.confirms, **dict.fromkeys(held_out, step)}), step
