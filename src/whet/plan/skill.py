@@ -14,7 +14,7 @@ from whet.errors import PackageError, UsageError
 from whet.model.eval_cases import BooleanAssertion
 from whet.model.request import Settings
 from whet.model.suite import NO_SKILL, SKILL, TRIGGERED, Case, Check, MadeSkill, SkillUnderTest, Suite
-from whet.packages.settings import package_settings
+from whet.packages.settings import PackageLimits, package_settings
 from whet.plan.skill_copies import NAME, given_folder, given_skill, skill_store
 from whet.reading.plugin_folder import can_be_given, skills_of
 from whet.workspace.copy import remove_tree
@@ -71,7 +71,7 @@ def find_skill(place: Path, suite: Path, settings: Settings, where: str = "--ski
     folder, store = place.resolve(), skill_store(settings)
     is_archive = folder.is_file() and folder.name != MANIFEST
     if is_archive:
-        folder = unpacked_skill(folder, store, settings)
+        folder = unpacked_skill(folder, store, package_settings(settings.packages).limits)
     elif folder.is_file():
         folder = folder.parent
     if not can_be_given(folder):
@@ -121,7 +121,7 @@ def _make_skill(skill: MadeSkill, store: Path) -> Path:
     return folder
 
 
-def unpacked_skill(archive: Path, store: Path, settings: Settings) -> Path:
+def unpacked_skill(archive: Path, store: Path, limits: PackageLimits) -> Path:
     """Unpack the skill in *archive* below *store* and return its folder."""
     with archive.open("rb") as file:
         target = store / hashlib.file_digest(file, "sha256").hexdigest()[:16]
@@ -133,7 +133,7 @@ def unpacked_skill(archive: Path, store: Path, settings: Settings) -> Path:
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        unpack(archive, draft / _WHOLE, package_settings(settings.packages).limits)
+        unpack(archive, draft / _WHOLE, limits)
         _name_folder(draft, archive)
         if not target.exists():
             draft.rename(target)

@@ -18,9 +18,10 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whet.service.api import evidence, labels, skills, suites, view
+from whet.service.api import evidence, improve_runs, labels, proposals, skills, suites, view
 from whet.service.api import runs as routes_runs
 from whet.service.api.auth import At
+from whet.service.api.improve_request import ApplyBody, ImproveBody, ProposalBody
 from whet.service.api.ready import Readiness, Ready
 from whet.service.api.run_request import LabelBody, RunBody
 from whet.service.api.skills import SkillLabelBody
@@ -63,7 +64,7 @@ def make_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.state.readiness = Readiness(service)
-    modules = (suites, routes_runs, evidence, skills, view, labels)
+    modules = (suites, routes_runs, evidence, improve_runs, proposals, skills, view, labels)
     routers = [*(module.router for module in modules), _operation]
     for router in routers:
         app.include_router(router)
@@ -207,6 +208,14 @@ _LINKS = {
         "change_run",
         "delete_run",
     ),
+    ("/api/v1/improve-runs", "202", "/improve_run/id"): (
+        "get_improve_run",
+        "stream_improve_events",
+        "get_improvement",
+        "list_improve_artifacts",
+        "cancel_improve_run",
+        "delete_improve_run",
+    ),
 }
 
 
@@ -238,7 +247,7 @@ def _add_schemas(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     schemas.update(view.view_schemas())
     schemas.update(parts, EvalSuite=suite, EvalSuitePatch=change)
-    for body in (RunBody, LabelBody, SkillLabelBody):
+    for body in (RunBody, LabelBody, SkillLabelBody, ImproveBody, ProposalBody, ApplyBody):
         schema = body.model_json_schema(ref_template=f"{_THERE}{{model}}")
         schemas.update(schema.pop("$defs", {}), **{body.__name__: schema})
 

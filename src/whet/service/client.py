@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
-import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,13 +12,12 @@ from urllib.parse import quote
 import httpx2
 
 from whet.errors import UsageError
+from whet.service.pack import pack_skill
 from whet.version import __version__
 
 _TIMEOUT_S = 60.0
 _PATH = "/api/v1/eval-suites"
 _SKILLS = "/api/v1/skills"
-_MANIFEST = "SKILL.md"
-_NOT_OF_IT = {".git", ".whet"}
 # How a service names skills that it has or can fetch, and a run without one.
 _NAMED = ("sha256:", "label:", "https://", "http://", "r2://", "s3://")
 _WITHOUT = "none"
@@ -156,28 +152,6 @@ class SuitesClient:
 
 def _run_path(run_id: str) -> str:
     return f"/api/v1/runs/{quote(run_id, safe='')}"
-
-
-def pack_skill(folder: Path) -> bytes:
-    """Return an archive of a skill that is the same for the same files, whenever and wherever it is made."""
-    if not (folder / _MANIFEST).is_file():
-        raise UsageError(f"{folder} is not a skill: it has no {_MANIFEST}")
-    buffer = io.BytesIO()
-    with (
-        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as gzip_file,
-        tarfile.open(fileobj=gzip_file, mode="w") as archive,
-    ):
-        for path in sorted(folder.rglob("*")):
-            parts = path.relative_to(folder).parts
-            if not _NOT_OF_IT & set(parts):
-                entry = archive.gettarinfo(path, "/".join(("skill", *parts)))
-                entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = 0, 0, 0, "", ""
-                if entry.isreg():
-                    with path.open("rb") as content:
-                        archive.addfile(entry, content)
-                else:
-                    archive.addfile(entry)
-    return buffer.getvalue()
 
 
 def _refusal(status: int, body: Any) -> UsageError:

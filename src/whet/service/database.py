@@ -24,6 +24,8 @@ from whet.errors import UsageError
 
 Status = Literal["queued", "running", "completed", "failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
+# What waits in the queue: runs of suites, and runs that improve a skill.
+Kind = Literal["run", "improve"]
 
 metadata = sa.MetaData()
 
@@ -61,6 +63,8 @@ suites = sa.Table(
     sa.Column("created_us", sa.BigInteger, nullable=False),
     sa.Column("updated_us", sa.BigInteger, nullable=False),
     sa.Column("deleted_us", sa.BigInteger),
+    # The lock of its split, once an improve run has drawn it: all improve runs share its parts and its confirm steps.
+    sa.Column("split", sa.LargeBinary),
     sa.Index("suites_by_age", "organisation_id", "created_us", "id"),
 )
 
@@ -98,6 +102,9 @@ runs = sa.Table(
     sa.Column("bytes", sa.BigInteger),
     sa.Column("previous", sa.LargeBinary),
     sa.Column("deleted_us", sa.BigInteger),
+    sa.Column("kind", sa.String(20), nullable=False, server_default="run"),
+    # Of an improve run, while it is running.
+    sa.Column("phase", sa.String(20)),
     sa.Index("runs_by_age", "organisation_id", "created_us", "id"),
     sa.Index("runs_of_suite", "suite_id", "created_us", "id"),
     sa.Index("runs_by_status", "status", "created_us"),
@@ -143,6 +150,22 @@ labels = sa.Table(
     sa.Column("revealed", sa.Boolean, nullable=False),
     sa.Column("created_us", sa.BigInteger, nullable=False),
     sa.Index("labels_of_run", "run_id", "created_us"),
+)
+
+# What improve runs found, at most one version each. An improve run that is deleted takes its proposal with it.
+proposals = sa.Table(
+    "proposals",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("organisation_id", sa.String(36), sa.ForeignKey("organisations.id"), nullable=False),
+    sa.Column("run_id", sa.String(36), sa.ForeignKey("runs.id", ondelete="CASCADE"), nullable=False, unique=True),
+    sa.Column("status", sa.String(20), nullable=False),
+    sa.Column("document", sa.LargeBinary, nullable=False),
+    sa.Column("created_us", sa.BigInteger, nullable=False),
+    sa.Column("applied_us", sa.BigInteger),
+    # The archive that it was applied as.
+    sa.Column("applied_sha256", sa.String(64)),
+    sa.Index("proposals_by_age", "organisation_id", "created_us", "id"),
 )
 
 bundles = sa.Table(

@@ -62,6 +62,8 @@ def read_id(text: str, what: str) -> str:
 
 SuiteId = Annotated[str, Depends(_id_of("suite"))]
 RunId = Annotated[str, Depends(_id_of("run"))]
+ImproveRunId = Annotated[str, Depends(_id_of("improve run"))]
+ProposalId = Annotated[str, Depends(_id_of("proposal"))]
 
 
 # Pages of lists.

@@ -1,4 +1,7 @@
-"""How much an organisation may keep: runs, and the bytes of its runs, its skills, and all versions of its suites."""
+"""How much an organisation may keep: runs, and the bytes of all it keeps.
+
+That is its runs, improve runs and proposals, its skills, and all versions of its suites with their splits.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from sqlalchemy import Connection, func, select, update
 
 from whet.errors import UsageError
 from whet.reading.text import count
-from whet.service.database import Database, bundles, organisations, runs, suite_versions, suites
+from whet.service.database import Database, bundles, organisations, proposals, runs, suite_versions, suites
 from whet.service.errors import Refused
 
 _MB = 1024 * 1024
@@ -39,33 +42,27 @@ def _usages(connection: Connection, organisation_id: str | None) -> Iterator[Sto
     versions = select(suites.c.organisation_id, func.sum(size).label("bytes")).join(
         suite_versions, suite_versions.c.suite_id == suites.c.id
     )
-    if organisation_id is not None:
-        kept = kept.where(runs.c.organisation_id == organisation_id)
-        skills = skills.where(bundles.c.organisation_id == organisation_id)
-        versions = versions.where(suites.c.organisation_id == organisation_id)
-    of_runs = kept.group_by(runs.c.organisation_id).subquery()
-    of_skills = skills.group_by(bundles.c.organisation_id).subquery()
-    of_suites = versions.group_by(suites.c.organisation_id).subquery()
-    query = (
-        select(
-            organisations,
-            of_runs.c.runs,
-            of_runs.c.bytes.label("run_bytes"),
-            of_skills.c.bytes.label("skill_bytes"),
-            of_suites.c.bytes.label("suite_bytes"),
-        )
-        .outerjoin(of_runs, of_runs.c.organisation_id == organisations.c.id)
-        .outerjoin(of_skills, of_skills.c.organisation_id == organisations.c.id)
-        .outerjoin(of_suites, of_suites.c.organisation_id == organisations.c.id)
-        .order_by(organisations.c.name)
-    )
+    splits = select(suites.c.organisation_id, func.sum(func.length(suites.c.split)).label("bytes"))
+    documents = select(proposals.c.organisation_id, func.sum(func.length(proposals.c.document)).label("bytes"))
+    query = select(organisations).order_by(organisations.c.name)
+    sizes = []
+    for part in (kept, skills, versions, splits, documents):
+        owner = part.selected_columns.organisation_id
+        mine = part if organisation_id is None else part.where(owner == organisation_id)
+        table = mine.group_by(owner).subquery()
+        query = query.outerjoin(table, table.c.organisation_id == organisations.c.id)
+        sizes.append(func.coalesce(table.c.bytes, 0))
+        if part is kept:
+            query = query.add_columns(table.c.runs)
+    # One by one, because their sums have different types.
+    query = query.add_columns(*(size.label(f"bytes_{number}") for number, size in enumerate(sizes)))
     if organisation_id is not None:
         query = query.where(organisations.c.id == organisation_id)
     for row in connection.execute(query):
         yield StorageUse(
             organisation=row.name,
             runs=row.runs or 0,
-            bytes=sum(int(size or 0) for size in (row.run_bytes, row.skill_bytes, row.suite_bytes)),
+            bytes=sum(int(getattr(row, f"bytes_{number}")) for number in range(len(sizes))),
             own=Quota(runs=row.quota_runs, bytes=row.quota_bytes),
         )
 

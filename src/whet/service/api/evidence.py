@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -30,7 +30,7 @@ _listings = Listings()
 _MOST_FILES = 1000
 _LARGEST = 2**53
 _MOST = 2**31 - 1
-_STREAM = "text/event-stream"
+EVENT_STREAM = "text/event-stream"
 _BYTES = "application/octet-stream"
 # What whet prints of a run is a few lines for each trial.
 _MOST_LOG = 16 * MB
@@ -44,9 +44,11 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events: run_queued, run_started, run_planned, trial_ended, and run_completed, run_failed or"
         " run_cancelled as the last one. Each has a number as its id, and JSON as its data.",
-        "content": {_STREAM: {"schema": {"type": "string"}}},
+        "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
     }
 }
+LastEventId = Annotated[str | None, Header(description="The id of the last event that you have.")]
+EventCursor = Annotated[int | None, Query(ge=0, le=_MOST, description="The same, if you cannot set headers.")]
 
 
 class TrialPage(Strict):
@@ -121,7 +123,11 @@ async def get_artifact(path: Annotated[str, Path(max_length=4000)], run: OneRun,
 
 async def send_file(service: Service, run: Run, path: str, what: str) -> Response:
     """Answer with a file of a run, as callers call it; refuses as if there were no such *what*."""
-    folder = RunFolder.of(service.data_dir, run.id)
+    return await send_from(service, RunFolder.of(service.data_dir, run.id), path, what)
+
+
+async def send_from(service: Service, folder: RunFolder, path: str, what: str) -> Response:
+    """Answer with a file in *folder*, as callers call it; refuses as if there were no such *what*."""
     file = await in_thread(folder.file, path)
     if file is None:
         raise not_found(what)
@@ -140,15 +146,20 @@ async def send_file(service: Service, run: Run, path: str, what: str) -> Respons
 async def stream_events(
     run: OneRun,
     service: At,
-    last_event_id: Annotated[str | None, Header(description="The id of the last event that you have.")] = None,
-    cursor: Annotated[int | None, Query(ge=0, le=_MOST, description="The same, if you cannot set headers.")] = None,
+    last_event_id: LastEventId = None,
+    cursor: EventCursor = None,
 ) -> Response:
     """Stream the events of a run, from the first one or after an event; the stream ends with the run."""
+    return stream_of(service, EventSource(run.id, run.organisation_id, run.ended), last_event_id, cursor)
+
+
+def stream_of(service: Service, source: EventSource, last_event_id: str | None, cursor: int | None) -> Response:
+    """Answer with the events of a run, all of them or those after the last one that the caller has."""
     after = _event_number(last_event_id) if last_event_id is not None else cursor or 0
     # Count it here and not when the stream begins, or many simultaneous requests would all be admitted.
-    if not service.take_stream(run.organisation_id):
+    if not service.take_stream(source.organisation_id):
         raise Refused(429, "too many event streams are open", headers={"retry-after": "10"})
-    return _EventStream(service, run, after)
+    return _EventStream(service, source, after)
 
 
 def _event_number(text: str) -> int:
@@ -158,13 +169,28 @@ def _event_number(text: str) -> int:
     return number
 
 
+def _payload(event: Any) -> bytes:
+    payload: bytes = event.payload
+    return payload
+
+
+class EventSource(msgspec.Struct, frozen=True):
+    """Whose events are streamed, and how one is told."""
+
+    run_id: str
+    organisation_id: str
+    # Before the stream began.
+    ended: bool
+    encode: Callable[[Any], bytes] = _payload
+
+
 class _EventStream(StreamingResponse):
     """A stream that is counted until it ends, even if its caller leaves before it begins."""
 
-    def __init__(self, service: Service, run: Run, after: int) -> None:
+    def __init__(self, service: Service, source: EventSource, after: int) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(_events(service, run, after), media_type=_STREAM, headers=headers)
-        self._end = partial(service.end_stream, run.organisation_id)
+        super().__init__(_events(service, source, after), media_type=EVENT_STREAM, headers=headers)
+        self._end = partial(service.end_stream, source.organisation_id)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request."""
@@ -174,21 +200,21 @@ class _EventStream(StreamingResponse):
             self._end()
 
 
-async def _events(service: Service, run: Run, after: int) -> AsyncIterator[bytes]:
+async def _events(service: Service, source: EventSource, after: int) -> AsyncIterator[bytes]:
     while not service.notices.stopping:
-        notice = service.notices.listen(run.id)
-        events = await service.read(events_after, run.id, after)
+        notice = service.notices.listen(source.run_id)
+        events = await service.read(events_after, source.run_id, after)
         if events:
             # Our JSON has no line breaks, so one data line is enough.
             yield b"".join(
-                b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, event.type.encode(), event.payload)
+                b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, event.type.encode(), source.encode(event))
                 for event in events
             )
             after = events[-1].number
             if any(event.type in _LAST_EVENTS for event in events):
                 return
             continue
-        if run.ended:
+        if source.ended:
             return
         with anyio.move_on_after(_SILENCE_S) as silence:
             await notice.wait()

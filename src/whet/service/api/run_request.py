@@ -24,7 +24,7 @@ _MODEL = worded(
     r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$",
     "up to 200 letters, digits and . _ : / @ + -, and begin with a letter or a digit",
 )
-_SKILL = (
+SKILL_REFERENCE = (
     "The address of an archive (https, r2, s3), sha256:DIGEST of one that was uploaded before, or label:NAME of one."
 )
 
@@ -42,7 +42,7 @@ class ArmBody(Strict):
     """One version to compare; what it leaves out is as the run says."""
 
     name: str = Field(pattern=_NAME)
-    skill: str | None = Field(default=None, max_length=2000, description=f"{_SKILL} none is without a skill.")
+    skill: str | None = Field(default=None, max_length=2000, description=f"{SKILL_REFERENCE} none is without a skill.")
     runner: str | None = Field(default=None, max_length=200, description="One of the server's runners.")
     model: str | None = Field(default=None, pattern=_MODEL, description="The model of its runner.")
 
@@ -53,7 +53,7 @@ class RunBody(Strict):
     runner: str | None = Field(
         default=None, max_length=200, description="One of the server's runners; none for no agent."
     )
-    skill: str | None = Field(default=None, max_length=2000, description=_SKILL)
+    skill: str | None = Field(default=None, max_length=2000, description=SKILL_REFERENCE)
     arm: Literal["skill", "no_skill"] | None = Field(default=None, description="Only this arm of the suite.")
     arms: list[ArmBody] | None = Field(
         default=None, min_length=2, max_length=8, description="Arms to compare instead, the baseline first."

@@ -114,13 +114,14 @@ async def create_run(
     if run.id in new_ids:
         log.info(
             "run %s queued by %s: suite %s, version %d, runner %s",
-            *(run.id, _who(caller), run.suite_id, run.suite_version, run.runner or NO_AGENT),
+            *(run.id, who(caller), run.suite_id, run.suite_version, run.runner or NO_AGENT),
         )
     service.notices.notify(QUEUE)
     return http.answer({"run": run}, 202, {"location": f"{router.prefix}/runs/{run.id}"})
 
 
-def _who(caller: Key) -> str:
+def who(caller: Key) -> str:
+    """Return how the log names a caller."""
     return f"{caller.prefix} of {caller.organisation}"
 
 
@@ -215,7 +216,7 @@ async def cancel_run(caller: Starter, service: At, id_: http.RunId) -> Response:
     run = await service.write(runs.cancel_run, caller.organisation_id, id_)
     if run.ended and run.status != "cancelled":
         raise Refused(409, f"the run has already ended: it is {run.status}")
-    log.info("run %s cancelled by %s", run.id, _who(caller))
+    log.info("run %s cancelled by %s", run.id, who(caller))
     service.notices.notify(run.id)
     return http.answer({"run": run})
 
@@ -236,7 +237,7 @@ async def change_run(request: Request, caller: Starter, service: At, id_: http.R
 async def delete_run(caller: Writer, service: At, id_: http.RunId) -> Response:
     """Delete a run that has ended, with all its files. It is gone at once, and its files soon after."""
     await service.write(retention.delete_run, caller.organisation_id, id_)
-    log.info("run %s deleted by %s", id_, _who(caller))
+    log.info("run %s deleted by %s", id_, who(caller))
     service.notices.notify(id_)
     service.notices.notify(RETENTION)
     return Response(status_code=204)

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -37,7 +37,7 @@ class RunFolder:
         self.records = path / "record"
 
     @classmethod
-    def of(cls, data_dir: Path, run_id: str) -> RunFolder:
+    def of(cls, data_dir: Path, run_id: str) -> Self:
         """Return the folder of the run with this id."""
         return cls(data_dir / "runs" / run_id)
 
@@ -81,7 +81,7 @@ class RunFolder:
         """Yield the path, as callers call it, and the size of each file."""
         for path, file in self._named():
             # Callers cannot ask for a name that is not text.
-            if path not in _PRIVATE and path.isprintable() and (size := _size(file)) is not None:
+            if path not in _PRIVATE and path.isprintable() and (size := file_size(file)) is not None:
                 yield path, size
 
     def file(self, path: str) -> Path | None:
@@ -89,7 +89,7 @@ class RunFolder:
         if "\0" in path or path in _PRIVATE or any(part in ("", ".", "..") for part in path.split("/")):
             return None
         root = self.path if path in (self.log.name, self.report.name) else self.record
-        if root is None or _size(root / path) is None:
+        if root is None or file_size(root / path) is None:
             return None
         # A parent folder may be a link too: agents write into workspaces.
         return root / path if (root / path).resolve().is_relative_to(root.resolve()) else None
@@ -106,7 +106,7 @@ class RunFolder:
                 yield str(file.relative_to(record)), file
 
 
-def _size(file: Path) -> int | None:
+def file_size(file: Path) -> int | None:
     """Return the size of a file; None if it is missing, not a regular file, or has an impossible name."""
     try:
         status = file.lstat()

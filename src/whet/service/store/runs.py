@@ -11,15 +11,17 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, or_, select, update
 
 from whet.model.comparison import Decision
-from whet.service.database import Status, now_us, run_events, runs
+from whet.service.database import Kind, Status, now_us, run_events, runs
 from whet.service.errors import not_found
 from whet.service.http import Moment, NextCursor, Page, Strict
 
 Outcome = Literal["passed", "failed", "errored", "compared"]
+ImproveOutcome = Literal["succeeded", "no_winner", "undecided", "failed_transient", "failed_terminal"]
 _EVENTS_AT_ONCE = 500
+_FIRST_EVENTS: Mapping[Kind, str] = {"run": "run_queued", "improve": "run_enqueued"}
 
 
 class RunArm(Strict):
@@ -73,6 +75,7 @@ class Run(Strict):
     """A run and its outcome."""
 
     organisation_id: SkipJsonSchema[str] = Field(exclude=True)
+    kind: SkipJsonSchema[Kind] = Field(exclude=True)
     id: str
     suite_id: str
     suite_version: int
@@ -108,6 +111,7 @@ class Run(Strict):
         # Our own rows need no validation.
         return cls.model_construct(
             organisation_id=row.organisation_id,
+            kind=row.kind,
             id=row.id,
             suite_id=row.suite_id,
             suite_version=row.suite_version,
@@ -157,7 +161,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended; `error` is for people."""
 
     status: Status
-    outcome: Outcome | None = None
+    outcome: Outcome | ImproveOutcome | None = None
     summary: bytes | None = None
     error: str | None = None
     # The size of the folder, and the comparison with the run before.
@@ -205,9 +209,9 @@ def add_events(connection: Connection, run_id: str, events: Sequence[NewEvent]) 
 
 
 def events_after(connection: Connection, run_id: str, number: int) -> Sequence[Any]:
-    """Return number, type and payload of the next events after this *number*."""
+    """Return number, type, payload and time of the next events after this *number*."""
     query = (
-        select(run_events.c.number, run_events.c.type, run_events.c.payload)
+        select(run_events.c.number, run_events.c.type, run_events.c.payload, run_events.c.created_us)
         .where(run_events.c.run_id == run_id, run_events.c.number > number)
         .order_by(run_events.c.number)
         .limit(_EVENTS_AT_ONCE)
@@ -223,6 +227,18 @@ def create_run(
     label: str | None = None,
 ) -> Run:
     """Add a run of a version of a suite to the queue, with what was *asked*."""
+    return get_run(connection, organisation_id, enqueue(connection, organisation_id, suite, asked, label, "run"))
+
+
+def enqueue(
+    connection: Connection,
+    organisation_id: str,
+    suite: tuple[str, int],
+    asked: Mapping[str, Any],
+    label: str | None,
+    kind: Kind,
+) -> str:
+    """Add what was *asked* of a version of a suite to the queue, and return its id."""
     id_ = str(uuid.uuid4())
     connection.execute(
         insert(runs).values(
@@ -235,19 +251,29 @@ def create_run(
             created_us=now_us(),
             event_count=0,
             label=label,
+            kind=kind,
         )
     )
-    add_events(connection, id_, [NewEvent("queued", "run_queued")])
-    return get_run(connection, organisation_id, id_)
+    add_events(connection, id_, [NewEvent("queued", _FIRST_EVENTS[kind])])
+    return id_
+
+
+def kept(organisation_id: str, kind: Kind) -> ColumnElement[bool]:
+    """Return the condition for what the organisation keeps of a *kind*."""
+    return and_(runs.c.organisation_id == organisation_id, runs.c.kind == kind, runs.c.deleted_us.is_(None))
+
+
+def get_row(connection: Connection, organisation_id: str, id_: str, kind: Kind) -> Any:
+    """Return a row of a *kind*; raises Refused if the organisation has none with this id."""
+    row = connection.execute(select(runs).where(kept(organisation_id, kind), runs.c.id == id_)).first()
+    if row is None:
+        raise not_found("run" if kind == "run" else "improve run")
+    return row
 
 
 def get_run(connection: Connection, organisation_id: str, id_: str) -> Run:
     """Return a run of the organisation; raises Refused if there is none."""
-    query = select(runs).where(runs.c.organisation_id == organisation_id, runs.c.id == id_, runs.c.deleted_us.is_(None))
-    row = connection.execute(query).first()
-    if row is None:
-        raise not_found("run")
-    return Run.of(row)
+    return Run.of(get_row(connection, organisation_id, id_, "run"))
 
 
 def label_run(connection: Connection, organisation_id: str, id_: str, label: str | None) -> Run:
@@ -261,7 +287,7 @@ def list_runs(
     connection: Connection, organisation_id: str, page: Page, *, suite_id: str | None, status: Status | None
 ) -> tuple[list[Run], str | None]:
     """Return a page of the organisation's runs, newest first, and the cursor of the next one."""
-    query = select(runs).where(runs.c.organisation_id == organisation_id, runs.c.deleted_us.is_(None))
+    query = select(runs).where(kept(organisation_id, "run"))
     if suite_id is not None:
         query = query.where(runs.c.suite_id == suite_id)
     if status is not None:
@@ -313,10 +339,20 @@ def cancel_run(connection: Connection, organisation_id: str, id_: str) -> Run:
     """End a run that waits, and mark one that is running to be cancelled."""
     # Refuses a run of another organisation.
     get_run(connection, organisation_id, id_)
+    cancel(connection, id_)
+    return get_run(connection, organisation_id, id_)
+
+
+def cancel(connection: Connection, id_: str) -> None:
+    """End what waits, and mark what is running to be cancelled."""
     mark = update(runs).where(runs.c.id == id_, runs.c.cancel_us.is_(None)).values(cancel_us=now_us())
     connection.execute(mark.where(runs.c.status.in_(("queued", "running"))))
     end_run(connection, id_, Ending(status="cancelled"), only_from="queued")
-    return get_run(connection, organisation_id, id_)
+
+
+def is_cancelled(connection: Connection, id_: str) -> bool:
+    """Return whether somebody has asked that a run ends."""
+    return connection.execute(select(runs.c.cancel_us).where(runs.c.id == id_)).scalar() is not None
 
 
 def end_run(connection: Connection, id_: str, ending: Ending, *, only_from: Status = "running") -> bool:
@@ -332,6 +368,7 @@ def end_run(connection: Connection, id_: str, ending: Ending, *, only_from: Stat
             bytes=ending.bytes,
             previous=ending.previous.model_dump_json().encode() if ending.previous is not None else None,
             ended_us=now_us(),
+            phase=None,
         )
     )
     if result.rowcount != 1:
@@ -347,18 +384,27 @@ def running_runs(connection: Connection) -> list[Run]:
     return [Run.of(row) for row in rows]
 
 
+def _may_start() -> ColumnElement[bool]:
+    """Return the condition for what waits for a worker only: improve runs of a suite share its split, in turns."""
+    before = runs.alias()
+    is_under_way = exists().where(
+        before.c.suite_id == runs.c.suite_id, before.c.kind == "improve", before.c.status == "running"
+    )
+    return and_(runs.c.status == "queued", or_(runs.c.kind != "improve", ~is_under_way))
+
+
 def _oldest_waiting(connection: Connection) -> dict[str, Run]:
     """Return the run of each organisation that has waited longest, the oldest first."""
     first = (
         select(runs.c.organisation_id, func.min(runs.c.created_us).label("created_us"))
-        .where(runs.c.status == "queued")
+        .where(_may_start())
         .group_by(runs.c.organisation_id)
         .subquery()
     )
     query = (
         select(runs)
         .join(first, (first.c.organisation_id == runs.c.organisation_id) & (first.c.created_us == runs.c.created_us))
-        .where(runs.c.status == "queued")
+        .where(_may_start())
         .order_by(runs.c.created_us, runs.c.organisation_id)
     )
     return {row.organisation_id: Run.of(row) for row in connection.execute(query)}

@@ -159,7 +159,7 @@ def add_version(connection: Connection, stored: StoredSuite, head: bytes, cases:
 
 def delete_suite(connection: Connection, stored: StoredSuite) -> None:
     """Delete a suite and its versions; its runs stay, and so does a version that one of them still has to read."""
-    connection.execute(update(suites).where(suites.c.id == stored.id).values(deleted_us=now_us()))
+    connection.execute(update(suites).where(suites.c.id == stored.id).values(deleted_us=now_us(), split=None))
     remove_versions(connection, suite_versions.c.suite_id == stored.id)
 
 

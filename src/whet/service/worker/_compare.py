@@ -37,7 +37,8 @@ def find_previous(connection: Connection, run: Run) -> Run | None:
     """Return the last completed run of the same suite before *run*, on the same runner and with the same arms."""
     earlier = (
         select(runs)
-        .where(runs.c.suite_id == run.suite_id, runs.c.status == "completed", runs.c.deleted_us.is_(None))
+        .where(runs.c.suite_id == run.suite_id, runs.c.kind == run.kind)
+        .where(runs.c.status == "completed", runs.c.deleted_us.is_(None))
         .where(runs.c.created_us < select(runs.c.created_us).where(runs.c.id == run.id).scalar_subquery())
         .order_by(runs.c.created_us.desc(), runs.c.id.desc())
         .limit(_LOOKED_AT)

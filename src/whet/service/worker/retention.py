@@ -14,11 +14,11 @@ import anyio
 from sqlalchemy import Connection, delete, func, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from whet.service.database import bundles, idempotency, metadata, now_us, runs, suites
+from whet.service.database import Kind, bundles, idempotency, metadata, now_us, runs, suites
 from whet.service.errors import Refused
 from whet.service.service import RETENTION, Retention, Service, in_thread
 from whet.service.store.run_folder import RunFolder
-from whet.service.store.runs import Run, get_run, named_skills
+from whet.service.store.runs import get_row, named_skills
 from whet.service.store.skills import delete_bundle, uploaded_digest
 from whet.service.store.suites import of_deleted_suites, remove_versions
 from whet.workspace.copy import remove_tree
@@ -32,12 +32,11 @@ _YOUNGEST_SKILL_US = _DAY_US
 _ENDED = runs.c.status.in_(("completed", "failed", "cancelled"))
 
 
-def delete_run(connection: Connection, organisation_id: str, id_: str) -> Run:
+def delete_run(connection: Connection, organisation_id: str, id_: str, kind: Kind = "run") -> None:
     """Let a run be gone for everybody; refuses one that has not ended. The keeper removes its files and rows."""
-    run = get_run(connection, organisation_id, id_)
+    run = get_row(connection, organisation_id, id_, kind)
     if not _mark(connection, id_):
         raise Refused(409, f"the run is {run.status}: cancel it, and wait until it has ended")
-    return run
 
 
 def _mark(connection: Connection, id_: str) -> bool:
@@ -77,7 +76,7 @@ def folder_bytes(path: Path) -> int:
 
 
 def _expired(connection: Connection, wanted: Retention) -> list[tuple[str, str]]:
-    """Return organisation and id of runs that are too old, or too many of their suite.
+    """Return organisation and id of runs that are too old, or too many of their suite; improve runs count apart.
 
     The last completed run of a suite stays, to compare the next one with, unless the suite was deleted.
     """
@@ -85,10 +84,12 @@ def _expired(connection: Connection, wanted: Retention) -> list[tuple[str, str]]
         select(runs.c.suite_id, func.max(runs.c.created_us).label("created_us"))
         .join(suites, suites.c.id == runs.c.suite_id)
         .where(runs.c.status == "completed", runs.c.deleted_us.is_(None), suites.c.deleted_us.is_(None))
+        .where(runs.c.kind == "run")
         .group_by(runs.c.suite_id)
         .subquery()
     )
-    place = func.row_number().over(partition_by=runs.c.suite_id, order_by=(runs.c.created_us.desc(), runs.c.id.desc()))
+    newest_first = (runs.c.created_us.desc(), runs.c.id.desc())
+    place = func.row_number().over(partition_by=(runs.c.suite_id, runs.c.kind), order_by=newest_first)
     ranking = select(runs, place.label("place")).where(_ENDED, runs.c.deleted_us.is_(None)).subquery()
     limits = []
     if wanted.days is not None:

@@ -25,10 +25,12 @@ from whet.run.context import HIDDEN_VARIABLE
 from whet.sandbox.process.pool import kill_marked
 from whet.service.service import MB, QUEUE, RETENTION, Service, in_thread, persistently, work_for
 from whet.service.store.run_folder import RunFolder, Tail
-from whet.service.store.runs import Ending, Outcome, Queue, Run, end_run, get_run, running_runs
+from whet.service.store.runs import Ending, Outcome, Queue, Run, is_cancelled, running_runs
 from whet.service.store.skills import WITHOUT, SkillError, fetch_skills
 from whet.service.store.suites import get_suite
 from whet.service.worker._compare import compare_with_previous
+from whet.service.worker._improve import ImproveJob
+from whet.service.worker._job import Job
 from whet.service.worker.retention import folder_bytes
 
 log = logging.getLogger("whet.service")
@@ -89,11 +91,12 @@ async def _next(service: Service, queue: Queue) -> Run:
 async def work_on(service: Service, run: Run) -> None:
     """Bring *run* to its end from any state. We are cancelled if the server stops, and the next one goes on."""
     work_for(run.organisation_id)
-    folder, began = RunFolder.of(service.data_dir, run.id), time.monotonic()
+    job, began = _job_of(service, run), time.monotonic()
+    folder = job.folder
     try:
-        ending = await _bring_to_end(service, run, folder)
+        ending = await _bring_to_end(service, run, job)
         if ending.status == "completed":
-            ending = replace(ending, previous=await in_thread(compare_with_previous, service, run))
+            ending = await in_thread(job.complete, ending)
     except SkillError as error:
         ending = Ending(status="failed", error=str(error))
     except Exception:
@@ -102,27 +105,55 @@ async def work_on(service: Service, run: Run) -> None:
         ending = Ending(status="failed", error="the service could not carry out this run; its log says why")
     size = await in_thread(folder_bytes, folder.path)
     stored_ending = replace(ending, bytes=size, error=ending.error and service.without_places(ending.error))
-    await persistently(lambda: service.write(end_run, run.id, stored_ending))
+    await persistently(lambda: service.write(job.store, stored_ending))
     verdict = f", {stored_ending.outcome}" if stored_ending.outcome else ""
     log.info("run %s ended after %.1f s: %s%s", run.id, time.monotonic() - began, stored_ending.status, verdict)
     for name in (run.id, QUEUE, RETENTION):
         service.notices.notify(name)
 
 
-async def _bring_to_end(service: Service, run: Run, folder: RunFolder) -> Ending:
+class _RunJob(Job):
+    """A run of a suite."""
+
+    def __init__(self, service: Service, run: Run) -> None:
+        super().__init__(service, run, RunFolder.of(service.data_dir, run.id))
+
+    def tail(self) -> Tail:
+        """Return what follows the journal."""
+        return Tail(self.service.database, self.run.id, self.folder)
+
+    def command(self, skills: Sequence[Path | None]) -> list[str]:
+        """Return the command that starts the run, or resumes it."""
+        return _command(self.service, self.run, self.folder, skills)
+
+    def conclude(self, code: int, *, cancelled: bool) -> Ending | None:
+        """Return how the run ended after its process did."""
+        return conclude(code, self.folder, cancelled=cancelled)
+
+    def complete(self, ending: Ending) -> Ending:
+        """Compare the run with the one before."""
+        return replace(ending, previous=compare_with_previous(self.service, self.run))
+
+
+def _job_of(service: Service, run: Run) -> Job:
+    return ImproveJob(service, run) if run.kind == "improve" else _RunJob(service, run)
+
+
+async def _bring_to_end(service: Service, run: Run, job: Job) -> Ending:
     """Start the process until it ends in a way that counts, or too often."""
+    folder = job.folder
     await _clear_away(run)
     code, starts = 0, 0
     while starts < _MOST_STARTS:
         if await _is_cancelled(service, run):
             return Ending(status="cancelled")
         try:
-            await _prepare(service, run, folder)
+            await _prepare(service, run, job)
             skills = await fetch_skills(service, run, folder)
             service.metrics.started.inc()
-            async with _followed(service, run, folder), _cancelling(service, run) as cancel:
-                code = await _run_process(service, run, folder, skills, cancel)
-            ending = await in_thread(lambda: conclude(code, folder, cancelled=cancel.is_set()))  # noqa: B023
+            async with _followed(service, run, job), _cancelling(service, run) as cancel:
+                code = await _run_process(service, run, job, skills, cancel)
+            ending = await in_thread(lambda: job.conclude(code, cancelled=cancel.is_set()))  # noqa: B023
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
@@ -160,16 +191,15 @@ async def _clear_away(run: Run) -> None:
             await anyio.sleep(_LOOK_S)
 
 
-async def _prepare(service: Service, run: Run, folder: RunFolder) -> None:
+async def _prepare(service: Service, run: Run, job: Job) -> None:
     suite = await persistently(
         lambda: service.read(get_suite, run.organisation_id, run.suite_id, version=run.suite_version, deleted=True)
     )
-    await in_thread(lambda: folder.prepare(suite.document()))
+    await in_thread(lambda: job.prepare(suite.document()))
 
 
 async def _is_cancelled(service: Service, run: Run) -> bool:
-    current = await persistently(lambda: service.read(get_run, run.organisation_id, run.id))
-    return current.cancel_requested_at is not None
+    return await persistently(lambda: service.read(is_cancelled, run.id))
 
 
 @asynccontextmanager
@@ -192,9 +222,9 @@ async def _cancelling(service: Service, run: Run) -> AsyncIterator[anyio.Event]:
 
 
 @asynccontextmanager
-async def _followed(service: Service, run: Run, folder: RunFolder) -> AsyncIterator[None]:
-    """Add events while trials end, and once more at the end."""
-    tail = Tail(service.database, run.id, folder)
+async def _followed(service: Service, run: Run, job: Job) -> AsyncIterator[None]:
+    """Add events while the process works, and once more at the end."""
+    tail = job.tail()
 
     async def look() -> None:
         while await persistently(lambda: in_thread(tail.look)):
@@ -212,11 +242,10 @@ async def _followed(service: Service, run: Run, folder: RunFolder) -> AsyncItera
     await look()
 
 
-async def _run_process(
-    service: Service, run: Run, folder: RunFolder, skills: Sequence[Path | None], cancel: anyio.Event
-) -> int:
+async def _run_process(service: Service, run: Run, job: Job, skills: Sequence[Path | None], cancel: anyio.Event) -> int:
     """Start the process and wait for it; ends it when *cancel* is set, or when we are cancelled."""
-    command = await in_thread(_command, service, run, folder, skills)
+    folder = job.folder
+    command = await in_thread(job.command, skills)
     with folder.log.open("ab") as output:
         process = await anyio.open_process(
             command,
