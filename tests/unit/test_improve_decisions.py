@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from math import fsum
+from typing import Any
 
 import pytest
 
 from whet.decide.improve.accept import default_rule, objections, regressions
-from whet.decide.improve.race import Racer, survivors, winner
+from whet.decide.improve.race import Racer, RaceRule, survivors, winner
 from whet.decide.improve.reach import effect_in_reach
 from whet.decide.improve.spending import error_of_step
 from whet.model.callable import Interval
@@ -29,11 +30,15 @@ def test_all_confirm_steps_together_make_five_percent_of_errors():
     assert 0.0499 < fsum(errors) < 0.05
 
 
-@pytest.mark.parametrize(("candidates", "kept"), [(1, 1), (2, 2), (3, 2), (6, 2), (7, 3), (24, 8)])
+def rule(score: float = 0.0, cost: float | None = None, **more: Any) -> RaceRule:
+    return RaceRule(current=Racer(id="current", score=score, cost_usd=cost), **more)
+
+
+@pytest.mark.parametrize(("candidates", "kept"), [(0, 0), (1, 1), (2, 2), (3, 2), (6, 2), (7, 3), (24, 8)])
 def test_the_best_third_and_at_least_two_take_the_second_leg(candidates: int, kept: int):
     racers = [Racer(id=f"c{number:02}", score=number / 100) for number in range(candidates)]
 
-    assert survivors(racers) == tuple(racer.id for racer in reversed(racers))[:kept]
+    assert survivors(racers, rule()) == tuple(racer.id for racer in reversed(racers))[:kept]
 
 
 def test_of_those_that_are_as_good_the_shorter_is_ahead_and_then_the_order_of_digests():
@@ -43,15 +48,29 @@ def test_of_those_that_are_as_good_the_shorter_is_ahead_and_then_the_order_of_di
         Racer(id="first", score=0.5, growth=-3, digest="b"),
     ]
 
-    assert survivors(racers) == ("first", "second")
-    assert winner(racers, current=0.4) == "first"
-    assert winner(reversed(racers), current=0.4) == "first"
+    assert survivors(racers, rule()) == ("first", "second")
+    assert winner(racers, rule(0.4)) == winner(reversed(racers), rule(0.4)) == "first"
 
 
 def test_nobody_wins_who_is_not_above_the_current_version():
     racers = [Racer(id="a", score=0.5), Racer(id="b", score=0.25)]
 
-    assert (winner(racers, 0.5), winner([], 0.0), winner(racers, 0.49)) == (None, None, "a")
+    assert (winner(racers, rule(0.5)), winner([], rule()), winner(racers, rule(0.49))) == (None, None, "a")
+
+
+def test_who_is_to_be_cheaper_wins_by_cost_if_it_is_hardly_worse():
+    cheaper = rule(0.8, 2.0, goal="cheaper", margin=0.1)
+    racers = [
+        Racer(id="bad", score=0.6, cost_usd=0.1),
+        Racer(id="unknown", score=0.9),
+        Racer(id="dear", score=0.9, cost_usd=1.9),
+        Racer(id="cheap", score=0.75, cost_usd=1.0),
+    ]
+
+    assert survivors(racers, cheaper) == ("cheap", "dear")
+    assert winner(racers, cheaper) == "cheap"
+    assert winner(racers[:2], cheaper) is None
+    assert winner([Racer(id="dearer", score=0.9, cost_usd=2.0)], cheaper) is None
 
 
 def test_better_on_these_cases_is_accepted_by_one_rule_and_has_to_hold_on_others_by_the_other():

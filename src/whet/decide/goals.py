@@ -20,7 +20,7 @@ _LESS: dict[Goal, tuple[Amount, ...]] = {
 def amounts_of(baseline: Sequence[Sampled], candidate: Sequence[Sampled], z: float) -> Iterator[AmountChange]:
     """Yield what both arms took, of the trials that did not error; looks and candidates widen these intervals too."""
     for amount in AMOUNTS:
-        first, second = _amounts_by_case(baseline, amount), _amounts_by_case(candidate, amount)
+        first, second = amounts_by_case(baseline, amount), amounts_by_case(candidate, amount)
         cases = shared_cases(first, second)
         if any(sum(arm[case]) for arm in (first, second) for case in cases):
             yield AmountChange(
@@ -35,7 +35,8 @@ def _per_case(amounts: Values, cases: Sequence[str]) -> float:
     return sum(sum(amounts[case]) / len(amounts[case]) for case in cases) / len(cases)
 
 
-def _amounts_by_case(trials: Iterable[Sampled], amount: Amount) -> Values:
+def amounts_by_case(trials: Iterable[Sampled], amount: Amount) -> Values:
+    """Return what the trials of each case took that did not error, as far as it is known."""
     values: dict[str, list[float]] = {}
     for trial in trials:
         value: float | None = getattr(trial, amount)

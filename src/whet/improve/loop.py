@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from whet.decide.improve.accept import objections
-from whet.decide.improve.race import FIRST_LEG, SECOND_LEG, Racer, survivors, winner
+from whet.decide.improve.race import FIRST_LEG, SECOND_LEG, Racer, RaceRule, survivors, winner
 from whet.improve.contract import LoopRecord, Workbench
 from whet.reading.text import count
 from whet.record.improve.document import (
@@ -135,11 +135,11 @@ class _RoundUnderWay:
         number, fit = self.state.number, self._fit()
         self.record.begin("racing", number)
         scores = self.bench.race(number, 1, (CURRENT, *(candidate.id for candidate in fit)), FIRST_LEG)
-        survivor_ids = survivors(_racers(fit, scores))
+        survivor_ids = survivors(_racers(fit, scores), self._race_rule(scores))
         survivor_ids = survivor_ids[: self.bench.most_kept(number, len(survivor_ids))]
         final_scores = self.bench.race(number, 2, (CURRENT, *survivor_ids), SECOND_LEG)
         finalists = [candidate for candidate in fit if candidate.id in survivor_ids]
-        best = winner(_racers(finalists, final_scores), final_scores[CURRENT].score)
+        best = winner(_racers(finalists, final_scores), self._race_rule(final_scores))
         scores = {**scores, **final_scores}
         self._keep(
             "racing",
@@ -171,6 +171,10 @@ class _RoundUnderWay:
             ),
         )
 
+    def _race_rule(self, scores: Mapping[str, PracticeScore]) -> RaceRule:
+        current = Racer(id=CURRENT, score=scores[CURRENT].score, cost_usd=scores[CURRENT].cost_usd)
+        return RaceRule(current=current, goal=self.options.goal, margin=self.options.margin)
+
     def _fit(self) -> list[CandidateRecord]:
         return [candidate for candidate in self.state.candidates if candidate.fate == "fit"]
 
@@ -184,6 +188,7 @@ def _racers(candidates: Sequence[CandidateRecord], scores: Mapping[str, Practice
         Racer(
             id=candidate.id,
             score=scores[candidate.id].score,
+            cost_usd=scores[candidate.id].cost_usd,
             growth=candidate.token_growth,
             digest=candidate.digest,
         )

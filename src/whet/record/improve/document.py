@@ -74,10 +74,14 @@ class LintFinding(Struct, frozen=True, kw_only=True):
 
 
 class PracticeScore(Struct, frozen=True, kw_only=True):
-    """The mean over practice cases, each case alike, of so many trials that came to a verdict."""
+    """The mean over practice cases, each case alike, of so many trials that came to a verdict.
+
+    The cost is that of a trial, on average over cases; None if it is not known.
+    """
 
     score: float
     trials: int
+    cost_usd: float | None = None
 
 
 class CandidateRecord(Struct, frozen=True, kw_only=True):
