@@ -109,8 +109,6 @@ class World:
     errored: float = 0.0
     goal: ImproveGoal = "better"
     accept: AcceptRule | None = None
-    # The cases that must not regress.
-    protected: tuple[str, ...] = ()
 
     @property
     def rule(self) -> AcceptRule:
@@ -196,9 +194,7 @@ class DrawnBench:
             )
             look = analyse_round(samples, until)
             if look is not None and look.stop is not None:
-                return confirm_record(
-                    samples, until, candidate, step=step, stop=look.stop, protected=self.world.protected
-                )
+                return confirm_record(samples, until, candidate, step=step, stop=look.stop)
         raise AssertionError("the last round ends a run")
 
     def accept(self, round_number: int, candidate: str) -> None:
@@ -236,6 +232,12 @@ class LoopOutcome:
     trials: int
     # Of the last version less the first one, on held-out cases.
     gain: float
+
+    @property
+    def reported(self) -> float:
+        """What the accepted versions were said to gain, one on top of the other."""
+        records = (record for end in self.ends for record in end.rounds)
+        return sum(record.confirm.difference for record in records if record.accepted and record.confirm)
 
     @property
     def is_accepted(self) -> bool:
