@@ -31,6 +31,7 @@ from whet.errors import UsageError
 from whet.reading.text import count
 
 if TYPE_CHECKING:
+    from whet.model.request import Settings
     from whet.record.verify.verify import Verification
     from whet.report.screen import Screen
 
@@ -89,7 +90,7 @@ def regrade_command(run: str, suite: Path | None, config_file: Path | None, **op
 def verify_command(runs: tuple[str, ...], as_json: bool, config_file: Path | None, **options: Any) -> int:
     """Check whether anything in the record of each RUN changed after whet wrote it, and where.
 
-    RUN is the folder of a run, its id, or "latest".
+    RUN is the folder of a run or of an improve run, its id, or "latest".
 
     \b
     Exit codes:
@@ -102,8 +103,13 @@ def verify_command(runs: tuple[str, ...], as_json: bool, config_file: Path | Non
     from whet.record.verify.verify import verify
 
     settings = load_settings(Path.cwd(), flags=given_settings(options), environ=os.environ, config_file=config_file)
-    folders = [folder for run in runs for folder in find_runs(run, settings.output_dir)]
-    verifications = [(folder, verify(folder)) for folder in folders]
+    verifications: list[tuple[Path, Verification]] = []
+    for run in runs:
+        improvement = _find_improvement(run, settings)
+        if improvement is None:
+            verifications += ((folder, verify(folder)) for folder in find_runs(run, settings.output_dir))
+        else:
+            verifications.append(improvement)
     code = exit_codes.FAILED if any(verification.problems for _, verification in verifications) else exit_codes.DONE
     if as_json:
         _print_verifications(verifications)
@@ -111,6 +117,22 @@ def verify_command(runs: tuple[str, ...], as_json: bool, config_file: Path | Non
     for folder, verification in verifications:
         print_lines(_lines(folder, verification, screen_of(sys.stdout)))
     return code
+
+
+def _find_improvement(name: str, settings: Settings) -> tuple[Path, Verification] | None:
+    """Return how an improve run is that *name* names; None if it names none."""
+    from whet.improve.plan import improve_dir
+    from whet.record.folder import LATEST
+    from whet.record.improve.document import FILE as IMPROVE_FILE
+    from whet.record.improve.folder import ImproveFolder
+
+    places = (Path(name), *([] if name == LATEST else [improve_dir(settings) / name]))
+    place = next((place for place in places if (place / IMPROVE_FILE).is_file()), None)
+    if place is None:
+        return None
+    from whet.improve.verify import verify_improvement
+
+    return place, verify_improvement(ImproveFolder(place.resolve()))
 
 
 def _print_verifications(verifications: Sequence[tuple[Path, Verification]]) -> None:

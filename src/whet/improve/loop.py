@@ -82,6 +82,9 @@ def improve_in_rounds(
         last_round = _RoundUnderWay(bench, options, record, earlier).finish()
         done_rounds.append(last_round)
         start = _digest(last_round, last_round.accepted) or start
+        if last_round.confirm is not None and last_round.accepted is None and not _is_decided(last_round.confirm):
+            # There is no money for another round either.
+            break
     if options.propose_only:
         return _proposed(done_rounds)
     end = _end(done_rounds)
@@ -112,7 +115,7 @@ class _RoundUnderWay:
             return self.state
         if self.state.current is None and self._fit():
             self._race()
-        if self.state.chosen is not None and not _is_decided(self.state.confirm):
+        if self.state.chosen is not None and self.state.accepted is None and not _is_decided(self.state.confirm):
             self._confirm(self.state.chosen)
         if self.state.accepted is not None:
             self.bench.accept(self.state.number, self.state.accepted)
@@ -160,9 +163,14 @@ class _RoundUnderWay:
         confirm = self.bench.confirm(number, candidate_id, self.state.step, self.state.error)
         confirm = replace(confirm, objections=_objections(confirm, self.options))
         is_accepted = not confirm.objections
+        # Without the money to go on, nothing is decided yet.
+        is_over = _is_decided(confirm) or is_accepted
         fate: Fate = "accepted" if is_accepted else "rejected"
+        if not is_over:
+            fate = "chosen"
         self._keep(
             "confirming",
+            ended=is_over,
             confirm=confirm,
             accepted=candidate_id if is_accepted else None,
             candidates=tuple(

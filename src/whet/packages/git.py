@@ -27,18 +27,18 @@ def folder_at_commit(folder: Path, ref: str, store: Path) -> tuple[Path, str]:
     if ref.startswith("-") or not _REF.fullmatch(ref):
         raise UsageError(f'"{ref}" is not the name of a commit')
     existing = next(path for path in (folder, *folder.parents) if path.is_dir())
-    commit = _git(existing, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    commit = ask_git(existing, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if commit is None:
         raise UsageError(
             f'{existing} has no commit "{ref}"', hint="is it in a git repository, and is the commit fetched?"
         )
     identifier = commit.decode().strip()
-    top = _git(existing, "rev-parse", "--show-toplevel")
+    top = ask_git(existing, "rev-parse", "--show-toplevel")
     assert top is not None
     root = Path(os.fsdecode(top.rstrip(b"\n")))
     inside = folder.relative_to(root)
     # From the top: below it, git would look for the folder inside of itself.
-    archive = _git(root, "archive", "--format=tar", f"{identifier}:{inside.as_posix() if inside.parts else ''}")
+    archive = ask_git(root, "archive", "--format=tar", f"{identifier}:{inside.as_posix() if inside.parts else ''}")
     if archive is None:
         raise UsageError(f"{folder} was not there at {ref} ({identifier[:12]})")
     place = store / hashlib.sha256(f"{identifier}:{inside}".encode()).hexdigest()[:16]
@@ -46,7 +46,7 @@ def folder_at_commit(folder: Path, ref: str, store: Path) -> tuple[Path, str]:
     return place / folder.name, identifier
 
 
-def _git(folder: Path, *words: str) -> bytes | None:
+def ask_git(folder: Path, *words: str) -> bytes | None:
     """Return what git prints, or None if it fails."""
     argv = ("git", "-C", str(folder), "-c", "core.fsmonitor=false", *words)
     try:

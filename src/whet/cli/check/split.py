@@ -34,16 +34,16 @@ def split_command(paths: tuple[Path, ...], seed: str | None, dry_run: bool, as_j
     from whet.cli.grammar.targets import find_named
     from whet.cli.machine.documents import SplitsDocument
 
-    splits = tuple(_split(suite.path, seed, write=not dry_run) for suite in find_named(paths))
+    splits = tuple(split_suite(suite.path, seed, write=not dry_run) for suite in find_named(paths))
     if as_json:
         print_document(SplitsDocument(dry_run=dry_run, splits=splits))
         return exit_codes.DONE
     for split in splits:
-        print_lines(_lines(split, dry_run=dry_run))
+        print_lines(split_lines(split, dry_run=dry_run))
     return exit_codes.DONE
 
 
-def _split(path: Path, seed: str | None, *, write: bool) -> SuiteSplit:
+def split_suite(path: Path, seed: str | None, *, write: bool) -> SuiteSplit:
     """Draw the parts of the suite at *path*, and *write* them if anything is new."""
     from whet.cli.machine.documents import SuiteSplit
     from whet.record.improve.split_lock import draw_parts
@@ -66,7 +66,7 @@ def _split(path: Path, seed: str | None, *, write: bool) -> SuiteSplit:
     )
 
 
-def _lines(split: SuiteSplit, *, dry_run: bool) -> Iterator[str]:
+def split_lines(split: SuiteSplit, *, dry_run: bool) -> Iterator[str]:
     """Yield what was drawn and written, in words."""
     amounts = ", ".join(f"{len(cases)} {part}" for part, cases in _by_part(split).items() if cases)
     if split.written:

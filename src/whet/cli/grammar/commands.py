@@ -48,6 +48,7 @@ SECTIONS: Mapping[str, Section] = {
         "verify": Entry("Check that nothing changed the record of a run.", "records"),
     },
     "Improve": {
+        "improve": Entry("Find a better version of a skill, or say that there is none.", "improve.improve"),
         "audit": Entry("Find cases that cannot tell good from bad, without a model.", "run"),
         "explain": Entry("Ask the agent of a trial why it did what it did.", "records"),
         "regrade": Entry("Apply the current checks of a suite to a recorded run.", "records"),

@@ -6,9 +6,9 @@ that `whet verify` says where a record was changed.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from whet.model.callable import Interval
 from whet.model.comparison import Decision, Stop
@@ -194,13 +194,16 @@ class ImproveDocument(Struct, frozen=True, kw_only=True, tag_field="schema", tag
     suite_name: str
     runner: str
     proposer: str | None
+    # What else a resumed run needs: the settings that were given by name, and by flags.
+    config_file: str | None = None
+    flags: dict[str, Any] = field(default_factory=dict)
     seed: int
     options: ImproveOptions
     warnings: tuple[str, ...] = ()
     split: SplitFacts | None = None
     # The score of the current skill on practice cases.
     baseline: PracticeScore | None = None
-    # Null once it has ended.
+    # Null once it has ended; a run that was interrupted, or ran out of money, goes on with it.
     phase: Phase | None = "ready"
     rounds: tuple[RoundRecord, ...] = ()
     sealed: SealedRecord | None = None

@@ -45,7 +45,7 @@ def audit(requests: Sequence[RunRequest], *, as_json: bool) -> int:
     """Audit the suites that *requests* name, print what was found, and return the exit code."""
     outcomes: list[AuditOutcome] = []
     for request in requests:
-        outcome = _audit_suite(request)
+        outcome = audit_suite(request)
         if outcome.report is None:
             return outcome.code
         outcomes.append(outcome)
@@ -58,7 +58,7 @@ def audit(requests: Sequence[RunRequest], *, as_json: bool) -> int:
     return next((code for code in (exit_codes.FAILED, exit_codes.ERRORED) if code in codes), max(codes))
 
 
-def _audit_suite(request: RunRequest) -> AuditOutcome:
+def audit_suite(request: RunRequest) -> AuditOutcome:
     """Let controls and solutions go through the suite that *request* names."""
     assert request.suite is not None
     settings = load_settings(request.suite, flags=request.flags, environ=os.environ, config_file=request.config_file)

@@ -1,0 +1,1 @@
+"""`whet improve`: find a better version of a skill, look at its split, and say where a run stands."""

@@ -1,0 +1,173 @@
+"""Carry out the runs of an improve run: ordinary runs of whet, in this process, each found again after a kill."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+from msgspec import Struct
+from msgspec.structs import replace
+
+from whet.model.comparison import RunSamples, Stop, Until
+from whet.model.request import RunRequest, Selection, Settings
+from whet.model.suite import SKILL, Part
+from whet.plan.load import PlannedRun, check_run, load_inputs, plan_run
+from whet.record.improve.folder import ImproveFolder
+from whet.record.read.run import read_run
+from whet.report.contract import Reporter, Reporters
+from whet.run.conclude import record_results
+from whet.run.flow import agent_run_kind, early_work, start_early
+from whet.run.schedule import LOOP, execute, ignore_signals, interruptible, single_errors
+from whet.run.start import ready_run, start_run
+from whet.suites.format import load_suite
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class RunsOfPhases(Struct, frozen=True, kw_only=True):
+    """What the runs of all phases have in common."""
+
+    folder: ImproveFolder
+    suite: Path
+    runner: str
+    config_file: Path | None = None
+    flags: Mapping[str, object]
+    # What sees the events of the run of a phase.
+    listen: Callable[[str], Reporter | None] = lambda _: None
+
+
+class PhaseAsk(Struct, frozen=True, kw_only=True):
+    """What the run of a phase is to do: these versions of the skill, on the cases of one part."""
+
+    # The name of its folder.
+    name: str
+    part: Part
+    versions: Mapping[str, Path]
+    # How many trials a case, or until when.
+    trials: int | None = None
+    until: Until | None = None
+    max_cost_usd: float | None = None
+
+
+class PhaseRun(Struct, frozen=True, kw_only=True):
+    """What came of the run of a phase."""
+
+    run_dir: Path
+    samples: RunSamples
+    cost_usd: float | None
+    # How many trials came to a verdict or errored, and how many are missing.
+    trials: int
+    missing: int
+    is_interrupted: bool
+    # Whether the money that it may take is spent.
+    is_short: bool
+    stop: Stop | None
+    # Why trials errored, each reason once.
+    errors: tuple[str, ...] = ()
+
+
+def run_phase(common: RunsOfPhases, ask: PhaseAsk) -> PhaseRun:
+    """Carry out the run that *ask* describes, or what is missing of it, and return what its record says."""
+    planned_run = plan_phase(common, ask)
+    reporter = common.listen(ask.name)
+    reporters = [] if reporter is None else [("progress", reporter)]
+    kind = agent_run_kind(planned_run)
+
+    def listen(_: Path) -> Reporters:
+        return Reporters(reporters, stderr=sys.stderr)
+
+    start_early(planned_run.settings)
+    with (
+        keep_handlers(),
+        interruptible(),
+        start_run(ready_run(planned_run, kind.ready, starts_agents=True), listen) as (state, context),
+    ):
+        with single_errors():
+            anyio.run(
+                execute, [(state, context)], kind.run_trial, kind.around, early_work([context]), backend_options=LOOP
+            )
+        with ignore_signals():
+            record_results(state)
+    record = read_run(state.info.run_dir)
+    analysis = record.rounds.stop
+    failures = (line.result.failure for line in record.lines if line.result.status == "errored")
+    return PhaseRun(
+        run_dir=state.info.run_dir,
+        samples=record.samples(),
+        cost_usd=state.spent_usd,
+        trials=len(record.lines),
+        missing=record.missing,
+        is_interrupted=state.interrupted,
+        is_short=state.stopped,
+        stop=None if analysis is None else analysis.stop,
+        errors=tuple(dict.fromkeys(failure.message for failure in failures if failure is not None)),
+    )
+
+
+def plan_phase(common: RunsOfPhases, ask: PhaseAsk) -> PlannedRun:
+    """Plan the run of a phase; it goes on where it was interrupted."""
+    earlier = common.folder.run_of(ask.name)
+    free_flags: dict[str, object] = {"output_dir": common.folder.runs_of(ask.name)}
+    if ask.max_cost_usd is not None:
+        free_flags["max_cost_usd"] = ask.max_cost_usd
+    request = RunRequest(
+        suite=common.suite,
+        flags=free_flags,
+        config_file=common.config_file,
+        selection=Selection(),
+        last_failed=False,
+        dry_run=False,
+        resume=str(earlier) if earlier is not None else None,
+    )
+    if earlier is None:
+        trials = {} if ask.trials is None else {"trials": ask.trials}
+        request = replace(
+            request,
+            flags={**common.flags, **free_flags, **trials},
+            selection=Selection(splits=(ask.part,), runners=(common.runner,)),
+            skill=_skill_of(common, ask),
+            arms=tuple(ask.versions),
+            until=ask.until,
+        )
+    inputs = load_inputs(request)
+    planned_run = plan_run(
+        replace(inputs, settings=_quiet(inputs.settings, ask)), load_suite(common.suite, inputs.request.reading)
+    )
+    # What is to say of the cases and rounds was said before the run of runs began.
+    return replace(check_run(planned_run), notices=())
+
+
+def _skill_of(common: RunsOfPhases, ask: PhaseAsk) -> Path | None:
+    """Return the skill of the suite, if it is for one."""
+    suite = load_suite(common.suite)
+    return next(iter(ask.versions.values())) if SKILL in suite.arms else None
+
+
+def _quiet(settings: Settings, ask: PhaseAsk) -> Settings:
+    """Return *settings* without what is for people who started a run by themselves, and with our arms."""
+    return replace(
+        settings,
+        reporters=(),
+        snapshots=None,
+        controls=False,
+        tags=(),
+        vary=(),
+        # A second try at what failed would hide how often it fails.
+        retries=0,
+        arms={name: {"skill": str(place)} for name, place in ask.versions.items()},
+    )
+
+
+@contextmanager
+def keep_handlers() -> Iterator[None]:
+    """Restore the handlers of signals: a run ignores them once its trials have ended, since it is usually the last."""
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
