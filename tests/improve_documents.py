@@ -310,7 +310,7 @@ _SECOND = tuple(
 TWO_ROUNDS = replace(
     SUCCEEDED,
     id="20261119-200000-notes-92a3",
-    options=replace(_OPTIONS, rounds=2),
+    options=replace(_OPTIONS, rounds=2, max_cost_usd=10.0),
     rounds=(
         _FIRST_ROUND,
         replace(

@@ -18,6 +18,7 @@ from whet.cli.grammar.candidates import complete_runs
 
 if TYPE_CHECKING:
     from whet.model.request import Settings
+    from whet.record.improve.folder import ImproveFolder
 
 _PORTS = click.IntRange(0, 65535)
 
@@ -31,20 +32,31 @@ _PORTS = click.IntRange(0, 65535)
 def view_command(runs: tuple[str, ...], *, port: int, no_open: bool, config_file: Path | None, **options: Any) -> int:
     """Serve pages with the runs of this project, or with each RUN, to your browser, until you press Ctrl-C.
 
-    RUN is the folder of a run, its id, or "latest". One RUN opens its own page. A run that is under way is followed.
-    Only those who have the printed address can look, and only on this machine.
+    RUN is the folder of a run or of an improve run, its id, or "latest". One RUN opens its own page.
+    A run that is under way is followed. Only those who have the printed address can look, and only on this machine.
     """
     from whet.view.addresses import Runs
+    from whet.view.improve.page import ImproveRuns
     from whet.view.server import Viewer, opened, serve
 
     settings = _settings(options, config_file)
-    runs_to_show = Runs(_project(settings), _folders(runs, settings))
+    project, improve_runs = _project(settings), _improve_runs(settings)
+    # Who names one run wants to see it, and no list of one row.
+    improve_run = _improve_run(runs, improve_runs)
+    runs_to_show = Runs(
+        project,
+        _folders(() if improve_run else runs, settings),
+        improve=ImproveRuns(project, lambda: _improve_runs(settings)),
+    )
     viewer = Viewer(runs_to_show, port)
     # Ctrl-C and `kill` end it alike.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    named = list(runs_to_show.folders()) if runs else []
-    # Who names one run wants to see it, and no list of one row.
-    address = f"{viewer.address}#/runs/{quote(named[0], safe='')}" if len(named) == 1 else viewer.address
+    names = list(runs_to_show.folders())
+    address = viewer.address
+    if improve_run:
+        address = f"{viewer.address}#/improve/{quote(improve_run, safe='')}"
+    elif runs and len(names) == 1:
+        address = f"{viewer.address}#/runs/{quote(names[0], safe='')}"
     click.echo(address)
     sys.stdout.flush()
     browser = opened(address, os.environ) if not no_open and sys.stdout.isatty() else nullcontext()
@@ -63,6 +75,21 @@ def _folders(runs: tuple[str, ...], settings: Settings) -> Any:
         return lambda: run_folders(settings.output_dir)
     folders = list(dict.fromkeys(folder for run in runs for folder in find_runs(run, settings.output_dir)))
     return lambda: folders
+
+
+def _improve_runs(settings: Settings) -> list[ImproveFolder]:
+    """Return the improve runs of the project, the newest first."""
+    from whet.record.improve.folder import IMPROVE_RUNS, improve_folders
+
+    return improve_folders(settings.output_dir.parent / IMPROVE_RUNS)
+
+
+def _improve_run(names: tuple[str, ...], improve_runs: list[ImproveFolder]) -> str | None:
+    """Return the id of the improve run that is named, if one is: by its id, or by its folder."""
+    if len(names) != 1:
+        return None
+    folder = Path(names[0]).resolve()
+    return next((run.id for run in improve_runs if names[0] == run.id or folder == run.path.resolve()), None)
 
 
 @click.command("search", short_help="Find what sessions of a run did, and count it by arm.")

@@ -22,6 +22,7 @@ from whet.view.compare import compare_document
 from whet.view.documents import Agreement, NotesDocument, RunList, ShownRun, ViewDocument, trial_key
 from whet.view.history.document import history_document, of_suite
 from whet.view.history.documents import HistoryDocument
+from whet.view.improve.page import ImproveRuns
 from whet.view.run import RunView
 from whet.view.search import search_document
 from whet.view.trial import MOST_EVENTS, TrialViews, events_document
@@ -95,9 +96,17 @@ class Views:
 class Runs:
     """The runs that can be looked at; *folders* lists their folders, oldest first, each time it is asked."""
 
-    def __init__(self, project: str, folders: Callable[[], Sequence[Path]], *, running: bool | None = None) -> None:
+    def __init__(
+        self,
+        project: str,
+        folders: Callable[[], Sequence[Path]],
+        *,
+        running: bool | None = None,
+        improve: ImproveRuns | None = None,
+    ) -> None:
         self._project = project
         self._folders = folders
+        self._improve = improve or ImproveRuns(project, tuple)
         self._views = Views(running=running)
         self._lock = self._views.lock
 
@@ -115,7 +124,7 @@ class Runs:
         """Return the runs, newest first."""
         with self._lock:
             heads = [self._views.head(name, folder) for name, folder in self.folders().items()]
-        return RunList(project=self._project, runs=tuple(reversed(heads)))
+        return RunList(project=self._project, runs=tuple(reversed(heads)), improve_runs=len(self._improve.folders()))
 
     def view(self, name: str) -> RunView:
         """Return the run with that id."""
@@ -126,7 +135,7 @@ class Runs:
         return self._find(name)[1]
 
     def _find(self, name: str) -> tuple[RunView, TrialViews]:
-        folder = self.folders().get(name)
+        folder = self.folders().get(name) or self._improve.run_folder(name)
         if folder is None:
             raise Missing(f'there is no run "{name}"')
         return self._views.find(name, folder)
@@ -134,6 +143,9 @@ class Runs:
     def previous(self, name: str) -> str | None:
         """Return the run of the same suite before that one."""
         folders = self.folders()
+        if name not in folders:
+            # A run of an improve run is compared with none but its own arms.
+            return None
         path = self.view(name).asked.suite_path
         earlier = list(folders)[: list(folders).index(name)]
         return next(
@@ -184,6 +196,8 @@ class Runs:
                 return compare_document(self.view(before), self.view(after))
             case ["history", suite]:
                 return self.history(suite)
+            case ["improve", *run]:
+                return _found(self._improve.document(run), "there is no such improve run")
         raise Missing("there is no such document")
 
     def notes(self, run: str) -> NotesDocument:

@@ -142,6 +142,8 @@ class RunList(ViewDocument, kw_only=True):
 
     project: str
     runs: tuple[ShownRun, ...]
+    # How many improve runs there are; they have a list of their own.
+    improve_runs: int = 0
 
 
 class ShownArm(Struct, kw_only=True):

@@ -26,7 +26,7 @@ from whet.report.screen import printing
 from whet.view.addresses import Runs
 from whet.view.case import case_document
 from whet.view.documents import SCHEMA, ShownAttempt, address, trial_parts
-from whet.view.pages import INDEX, FilePage, file_page, source_hash
+from whet.view.pages import INDEX, MARK, file_page, page_with, source_hash, without_markup
 from whet.view.trial import events_document, events_in
 
 # A larger run becomes a folder: a browser would take long to open it as one file, and mail would not take it.
@@ -36,7 +36,6 @@ _PART_BYTES = 512 * 1024
 # Of a longer session, a file holds the beginning; the folder of the run has all of it.
 _LARGEST_EVENTS = 32 * 1024 * 1024
 _FILE = "whet.html"
-_MARK = '<meta name="generator" content="whet">'
 _GO_ON = 'location.replace(document.querySelector("a").href + location.hash);'
 _objects = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -91,27 +90,12 @@ def _fits(runs: Runs) -> bool:
 
 
 def _write_file(file: IO[bytes], runs: Runs) -> None:
-    page = _mark_up(file_page(parts=False))
-    file.write(page.beginning)
-    file.write(b'<script type="application/json" id="whet-documents">{')
     size = 0
-    for number, (where, document) in enumerate(_documents(runs)):
-        entry = codec.encode(where) + b":" + document
-        size += len(entry)
+    for piece in page_with(_documents(runs)):
+        size += len(piece)
         if size > MOST_BYTES:
             raise _TooLarge
-        file.write((b",\n" if number else b"\n") + _without_markup(entry))
-    file.write(b"\n}</script>\n")
-    file.write(page.end)
-
-
-def _mark_up(page: FilePage) -> FilePage:
-    return FilePage(page.beginning.replace(b"</title>", b"</title>\n    " + _MARK.encode(), 1), page.end)
-
-
-def _without_markup(document: bytes) -> bytes:
-    """Return JSON without `<`, which ends a script even inside of a string; it is nowhere else in JSON."""
-    return document.replace(b"<", b"\\u003c")
+        file.write(piece)
 
 
 def _documents(runs: Runs) -> Iterator[tuple[str, bytes]]:
@@ -190,7 +174,7 @@ def _replace_folder(folder: Path, runs: Runs) -> None:
 def _is_ours(folder: Path) -> bool:
     try:
         with (folder / INDEX).open("rb") as file:
-            return _MARK.encode() in file.read(1 << 16)
+            return MARK.encode() in file.read(1 << 16)
     except OSError:
         return folder.is_dir() and not any(folder.iterdir())
 
@@ -207,13 +191,13 @@ def _write_folder(folder: Path, runs: Runs) -> None:
                 first[where] = document
             else:
                 parts.add(where, document)
-    page = _mark_up(file_page(parts=True))
+    page = file_page(parts=True)
     with (folder / INDEX).open("wb") as file:
         file.write(page.beginning)
         file.write(b'<script type="application/json" id="whet-documents">{\n"parts":')
-        file.write(_without_markup(codec.encode(parts.places)))
+        file.write(without_markup(codec.encode(parts.places)))
         for where, document in first.items():
-            file.write(b",\n" + _without_markup(codec.encode(where) + b":" + document))
+            file.write(b",\n" + without_markup(codec.encode(where) + b":" + document))
         file.write(b"\n}</script>\n")
         file.write(page.end)
 

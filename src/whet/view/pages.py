@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 
 from msgspec import Struct
+
+from whet.model import codec
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -47,6 +49,8 @@ SAFE_HEADERS = {
 # A file of an agent must never run in the browser of somebody who looks at it.
 HARMLESS = {"content-security-policy": "sandbox; default-src 'none'", "content-disposition": "attachment"}
 INDEX = "index.html"
+# By it we know a page that we wrote.
+MARK = '<meta name="generator" content="whet">'
 
 
 class PageFile(Struct, frozen=True):
@@ -156,8 +160,27 @@ def file_page(*, parts: bool) -> FilePage:
     scripts = " ".join(source_hash(source) for source in (*early, script))
     policy = f'<meta http-equiv="Content-Security-Policy" content="{_file_policy(scripts, style, parts=parts)}">'
     page = _ICON.sub(icon, page).replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n    {policy}', 1)
+    page = page.replace("</title>", f"</title>\n    {MARK}", 1)
     beginning, end = page.split("</body>")
     return FilePage(beginning.encode(), f"<script>{script}</script>\n  </body>{end}".encode())
+
+
+def page_with(documents: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
+    """Yield the pages as one file with *documents* in it, each by its address, in pieces."""
+    page = file_page(parts=False)
+    yield page.beginning
+    yield b'<script type="application/json" id="whet-documents">{'
+    separator = b"\n"
+    for where, document in documents:
+        yield separator + without_markup(codec.encode(where) + b":" + document)
+        separator = b",\n"
+    yield b"\n}</script>\n"
+    yield page.end
+
+
+def without_markup(document: bytes) -> bytes:
+    """Return JSON without `<`, which ends a script even inside of a string; it is nowhere else in JSON."""
+    return document.replace(b"<", b"\\u003c")
 
 
 def _file_policy(script_hashes: str, style: str, *, parts: bool) -> str:

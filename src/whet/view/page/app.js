@@ -6,6 +6,8 @@ import { showCase } from "./case.js";
 import { showCompare } from "./compare.js";
 import { el, visible } from "./dom.js";
 import { showHistory } from "./history.js";
+import { showImprove } from "./improve.js";
+import { showImproves } from "./improves.js";
 import { listen, setKeys, showHelp } from "./keys.js";
 import { showLabels } from "./labels.js";
 import { problemNotice, trail } from "./parts.js";
@@ -21,7 +23,7 @@ import { showSuites } from "./suites.js";
 import { showTrial } from "./trial.js";
 
 const VIEWS = [
-  [/^\/?$/, kind === "service" ? showSuites : showRuns],
+  [/^\/?$/, kind === "service" ? showSuites : capabilities.improve ? showImprove : showRuns],
   [/^\/runs$/, showRuns],
   [/^\/runs\/([^/]+)$/, showRun],
   [/^\/runs\/([^/]+)\/search$/, showSearch],
@@ -30,6 +32,8 @@ const VIEWS = [
   [/^\/beside\/([^/]+)\/([^/]+\/[^/]+\/[^/]+\/\d+)\/([^/]+)\/([^/]+\/[^/]+\/[^/]+\/\d+)$/, showBeside],
   [/^\/compare\/([^/]+)\/([^/]+)$/, showCompare],
   [/^\/history\/([^/]+)$/, showHistory],
+  [/^\/improve$/, showImproves],
+  [/^\/improve\/([^/]+)$/, showImprove],
   [/^\/labels$/, showLabels],
   [/^\/runs\/([^/]+)\/labels$/, showLabels],
   ...(kind === "service"

@@ -2,6 +2,7 @@
 
 import { el, said } from "./dom.js";
 import { followRuns } from "./following.js";
+import { improveLink } from "./improves.js";
 import { setKeys } from "./keys.js";
 import { growing, here, runTable, trail } from "./parts.js";
 import { keepState, place } from "./places.js";
@@ -14,8 +15,9 @@ const AT_ONCE = 100;
 /** All runs, newest first. */
 export async function showRuns(context) {
   const { main, signal, state } = context;
-  const { project, runs: found } = await get("runs", { signal });
-  let runs = found;
+  const list = await get("runs", { signal });
+  const { project } = list;
+  let { runs } = list;
   // A file with one run shows it at once.
   if (!capabilities.runs) return showRun(context, runs[0].id);
   const chosen = new Set();
@@ -62,6 +64,7 @@ export async function showRuns(context) {
   main.replaceChildren(
     kind === "service" ? trail(here("Runs")) : "",
     el("h1", { tabindex: -1 }, project ? ["Runs of ", said(project)] : "Runs"),
+    improveLink(list),
     bar,
     table,
   );

@@ -19,7 +19,9 @@ export const capabilities = {
   label: kind === "service",
   delete: kind === "service",
   signin: kind === "service",
-  runs: kind !== "file" || documents.get("runs").runs.length !== 1,
+  runs: kind !== "file" || (documents.has("runs") && documents.get("runs").runs.length !== 1),
+  // A file may hold an improve run instead of runs.
+  improve: kind === "file" && documents.has("improve"),
 };
 
 /** The address made of names, which may have any characters. */
