@@ -378,7 +378,7 @@ def running(phase: Phase) -> ImproveDocument:
     place = _PHASES.index(phase)
     rounds: tuple[RoundRecord, ...] = ()
     if phase in ("linting", "racing", "confirming"):
-        fates = {"raced": "proposed", "accepted": "proposed"} if phase != "confirming" else {"accepted": "chosen"}
+        fates = {"raced": "fit", "accepted": "fit"} if phase != "confirming" else {"accepted": "chosen"}
         candidates = tuple(
             replace(one, fate=fates.get(one.fate, one.fate), practice=one.practice if phase == "confirming" else None)
             for one in CANDIDATES

@@ -59,6 +59,7 @@ FATES: dict[Fate, str] = {
     "dud": "unusable",
     "same": "the same",
     "refused": "refused",
+    "fit": "waits for the race",
     "raced": "raced",
     "chosen": "chosen",
     "accepted": "accepted",
@@ -145,7 +146,7 @@ def _candidates(document: ImproveDocument) -> list[CandidateRecord]:
         candidate
         for round_record in document.rounds
         for candidate in round_record.candidates
-        if candidate.fate == "proposed"
+        if candidate.fate in ("proposed", "fit")
     ]
 
 
@@ -226,8 +227,13 @@ def percent_text(share: float) -> str:
 
 
 def practice_text(score: PracticeScore | None) -> str:
-    """Return a practice score, such as "58 % in 36 trials"; "-" if it was not tried."""
-    return "-" if score is None else f"{percent(score.score)} in {count(score.trials, 'trial')}"
+    """Return a practice score, such as "58 % in 36 trials, $0.012 each"; "-" if it was not tried."""
+    if score is None:
+        return "-"
+    cost = ""
+    if score.cost_usd:
+        cost = f", {money(score.cost_usd)} each"
+    return f"{percent(score.score)} in {count(score.trials, 'trial')}{cost}"
 
 
 def growth_text(tokens: int) -> str:

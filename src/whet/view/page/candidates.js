@@ -47,8 +47,8 @@ function byScore(first, second) {
   return after - before;
 }
 
-function scorePart({ score, trials }) {
-  return el("span", { class: "figure score" }, rateBar({ value: score, low: score, high: score }), ` ${percent(score)} in ${count(trials, "trial")}`);
+function scorePart({ score, trials, cost_usd: cost }) {
+  return el("span", { class: "figure score" }, rateBar({ value: score, low: score, high: score }), ` ${percent(score)} in ${count(trials, "trial")}${cost ? `, ${money(cost)} each` : ""}`);
 }
 
 /** A candidate in a line; opened, it says what it changes and why it went no further. */

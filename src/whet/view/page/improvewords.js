@@ -26,6 +26,7 @@ export const FATES = {
   dud: ["unusable", "–", "quiet"],
   same: ["the same", "–", "quiet"],
   refused: ["refused", "✕", "warn"],
+  fit: ["waits for the race", "…", "quiet"],
   raced: ["raced", "–", "quiet"],
   chosen: ["chosen", "▶", "live"],
   accepted: ["accepted", "✓", "good"],
