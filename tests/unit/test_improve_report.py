@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from io import StringIO
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from reporting import all_pass, make_plan, play
 
 import improve_documents as documents
+from whet.record.folder import lock
 from whet.record.improve.document import PATCH, REPORT_HTML, ImproveDocument
 from whet.report.improve.ending import ending_lines, status_lines
 from whet.report.improve.markdown import improve_report
@@ -142,8 +144,6 @@ def test_a_version_that_is_cheaper_costs_nothing_for_a_point():
         (documents.FAILED, "the run failed"),
         (documents.INTERRUPTED, "the run was interrupted"),
         (documents.PROPOSED, "3 candidates written, and none was tried"),
-        (documents.running("racing"), "race of round 1 under way"),
-        (documents.running("ready"), "ready under way"),
     ],
 )
 def test_every_ending_has_its_words_in_the_terminal_and_the_report(document, words):
@@ -152,6 +152,17 @@ def test_every_ending_has_its_words_in_the_terminal_and_the_report(document, wor
     assert text.splitlines()[0] == f"release-notes: {words}"
     assert report.splitlines()[0] == f"# release-notes: {words}"
     assert " is accepted" not in text + report
+
+
+@pytest.mark.parametrize(("phase", "words"), [("racing", "race of round 1"), ("ready", "ready")])
+def test_a_run_that_has_not_ended_is_under_way_or_was_killed(tmp_path, phase, words):
+    document = documents.running(phase)
+    descriptor = lock(tmp_path)
+    is_running = _ending(document, tmp_path)
+    os.close(descriptor)
+
+    assert is_running.startswith(f"release-notes: {words} under way")
+    assert _ending(document, tmp_path).startswith(f"release-notes: killed in {words}, and can be resumed")
 
 
 def test_the_report_has_each_candidate_with_its_score_its_diff_and_why_it_was_refused():

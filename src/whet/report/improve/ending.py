@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from whet.reading.text import count, one_line, path_for_people
+from whet.record.folder import is_locked
 from whet.record.improve.document import CURRENT, PATCH, REPORT_HTML, ImproveDocument
 from whet.report.improve.steps import labeled_line, sealed_text, step_lines
 from whet.report.improve.words import (
@@ -25,7 +26,9 @@ _DECIDED = ("succeeded", "no_winner", "undecided")
 
 def ending_lines(document: ImproveDocument, folder: Path, cwd: Path, screen: Screen) -> Iterator[str]:
     """Yield how a run ended; *folder* is its record."""
-    yield screen.paint(headline(document), document.outcome and OUTCOME_STYLES[document.outcome])
+    is_running = is_locked(folder)
+    style = document.outcome and OUTCOME_STYLES[document.outcome]
+    yield screen.paint(headline(document, is_running=is_running), style)
     if document.reason:
         yield f"  {one_line(document.reason, 1000)}"
     yield from _decision_lines(document)

@@ -113,14 +113,13 @@ def accepted_version(document: ImproveDocument) -> AcceptedVersion | None:
     )
 
 
-def headline(document: ImproveDocument) -> str:
-    """Return what came of the run in one sentence."""
+def headline(document: ImproveDocument, *, is_running: bool = True) -> str:
+    """Return what came of the run in one sentence; one that has not ended may not run either, because it was killed."""
     name = one_line(document.skill_name)
     version = accepted_version(document)
     if document.outcome is None:
-        if document.phase is None:
-            return f"{name}: this run has not ended"
-        return f"{name}: {phase_text(document.phase, current_round(document))} under way"
+        phase = phase_text(document.phase or "done", current_round(document))
+        return f"{name}: {phase} under way" if is_running else f"{name}: killed in {phase}, and can be resumed"
     if document.outcome == "succeeded" and version is not None:
         return f"{name}: {version.id} is accepted{_after_rounds(version)}"
     endings: dict[Outcome, str] = {

@@ -112,7 +112,7 @@ def _head_of(document: ImproveDocument, *, running: bool) -> ShownImprove:
         outcome=document.outcome,
         phase=document.phase,
         running=running and document.outcome is None,
-        headline=headline(document),
+        headline=headline(document, is_running=running),
         began_at=document.began_at,
         ended_at=document.ended_at,
         candidates=sum(len(round_record.candidates) for round_record in document.rounds),

@@ -68,7 +68,7 @@ function candidatePart(candidate, { open, opened }) {
   ];
   if (!diff && !changes) return el("p", { class: "version-line" }, line);
   const content = el("div", { class: "version-body" });
-  const part = el("details", { class: "candidate" }, el("summary", { class: "version-line" }, line), content);
+  const part = el("details", { class: "candidate" }, el("summary", { class: "version-line", "data-name": id }, line), content);
   // A diff is drawn when somebody looks at it.
   const fill = () => {
     if (part.open && !content.hasChildNodes()) content.append(...details.flat().filter(Boolean), diff ? diffPart(diff, `What ${id} changes`, ["before", id]) : "");

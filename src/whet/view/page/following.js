@@ -39,8 +39,8 @@ export function followRuns(runs, place, draw, { signal, failed }) {
 
 /** Draw again; the focus stays on its link or box. */
 export function keepingFocus(place, draw) {
-  const marks = (one) => [one.closest("table")?.caption?.textContent, one.getAttribute("href"), one.getAttribute("aria-label")].join(" ");
+  const marks = (one) => [one.closest("table")?.caption?.textContent, one.getAttribute("href"), one.getAttribute("aria-label"), one.dataset.name].join(" ");
   const before = place.contains(document.activeElement) ? marks(document.activeElement) : null;
   draw();
-  if (before) [...place.querySelectorAll("a, input, button")].find((one) => marks(one) === before)?.focus({ preventScroll: true });
+  if (before) [...place.querySelectorAll("a, input, button, summary[data-name]")].find((one) => marks(one) === before)?.focus({ preventScroll: true });
 }

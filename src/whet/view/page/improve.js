@@ -18,7 +18,7 @@ const ASKS = {
   all: "all of it",
 };
 const ACCEPTS = { these: "on the held-out cases", "like-these": "on the held-out cases, and on others like them" };
-const COMMAND = /^(?:whet|git) /;
+const COMMAND = /^(?:(.*): )?((?:whet|git) .*)$/s;
 
 /** One improve run; a file with one shows it at once. */
 export async function showImprove(context, id = null) {
@@ -75,8 +75,14 @@ function outcomePart({ shown, record }) {
     { class: `card outcome is-${manner}`, "aria-label": "Outcome" },
     el("h2", null, said(shown.headline)),
     record.reason ? el("p", null, said(record.reason)) : null,
-    record.hint ? [el("p", { class: "small-title" }, "What to do next"), COMMAND.test(record.hint) ? command(record.hint) : el("p", null, said(sentence(record.hint)))] : null,
+    record.hint ? [el("p", { class: "small-title" }, "What to do next"), hintPart(record.hint)] : null,
   );
+}
+
+/** What to do next; a command at its end can be copied. */
+function hintPart(hint) {
+  const [, text, typed] = COMMAND.exec(hint) ?? [null, hint, null];
+  return [text ? el("p", null, said(sentence(text))) : null, typed ? command(typed) : null];
 }
 
 function factsPart({ shown, record, spent }) {
