@@ -39,17 +39,18 @@ if grep -q "never say a word" "$skill"; then word=; fi
 sleep "${PAUSE:-0}"
 echo '{"type":"usage","input_tokens":10,"output_tokens":1,"cost_usd":0.01}'
 echo '{"type":"message","role":"assistant","text":"'"$word, $guest"'"}'
-echo "$guest" >> {outside}/sessions
+{ echo "$guest" >> {outside}/sessions; } 2>/dev/null || true
 """
-# Writes the rule that helps, a rule that does not, or nothing, by the number of its candidate.
+# Writes the rule that helps if it sees how one guest was greeted, and else one that does not.
 PROPOSER = """
 cat > /dev/null
 echo '{"type":"usage","input_tokens":10,"output_tokens":1,"cost_usd":0.02}'
 sleep "${PAUSE:-0}"
-grep -rq "Nora" . && rule="Please welcome each guest." || rule="Stay polite."
+rule="Stay polite."
+if grep -rq Pia failures; then rule="Please welcome each guest."; fi
 echo "$rule" >> skill/SKILL.md
 echo '{"type":"message","role":"assistant","text":"I added a rule."}'
-echo proposed >> {outside}/proposals
+
 """
 SETTINGS = """
 [runners.sh.agent]

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from whet import exit_codes
-from whet.errors import UsageError
+from whet.errors import UsageError, WhetError
 from whet.improve.apply import apply_version, refuse_unclean, write_patch
 from whet.improve.contract import EndedEarly
 from whet.improve.keeper import ImproveKeeper
@@ -54,6 +54,7 @@ from whet.report.improve.markdown import improve_report
 from whet.run.schedule import interruptible
 from whet.suites.format import load_suite
 from whet.version import __version__
+from whet.view.improve.page import write_report
 from whet.workspace.make import named_in
 
 
@@ -129,7 +130,10 @@ def carry_out(folder: ImproveFolder, request: ImproveRequest, watcher: Watcher) 
         document = replace(document, outcome=None, reason=None, hint=None, ended_at=None)
         keeper = ImproveKeeper(folder, document, watcher.see)
         try:
-            _go_through(keeper, watcher)
+            _go_through(keeper, watcher, request)
+        except WhetError as error:
+            keeper.stop("failed", error.message, error.hint)
+            raise
         except EndedEarly as end:
             keeper.end_early(end, _how_to_resume(keeper, end))
         except KeyboardInterrupt:
@@ -154,7 +158,7 @@ def _alone(folder: ImproveFolder) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _go_through(keeper: ImproveKeeper, watcher: Watcher) -> None:
+def _go_through(keeper: ImproveKeeper, watcher: Watcher, request: ImproveRequest) -> None:
     """Go through the phases that are left."""
     document, folder = keeper.document, keeper.folder
     suite = load_suite(Path(document.suite))
@@ -193,7 +197,7 @@ def _go_through(keeper: ImproveKeeper, watcher: Watcher) -> None:
     if end.outcome == "succeeded":
         rounds = document.options.rounds
         write_patch(folder, bench.current(1), bench.current(rounds + 1))
-    keeper.finish(end, _next_step(keeper, end))
+    keeper.finish(end, _next_step(keeper, end, is_applied=request.apply))
 
 
 def _look_at_cases(common: RunsOfPhases, bench: RunsWorkbench, parts: PartsOfSuite) -> tuple[str, ...]:
@@ -266,10 +270,12 @@ def _how_to_resume(keeper: ImproveKeeper, end: EndedEarly) -> str:
     return f"whet improve --resume {keeper.folder.id}"
 
 
-def _next_step(keeper: ImproveKeeper, end: LoopEnd) -> str | None:
+def _next_step(keeper: ImproveKeeper, end: LoopEnd, *, is_applied: bool) -> str | None:
     """Return what to do with what came of the run."""
     document = keeper.document
     skill = path_for_people(Path(document.skill), Path.cwd())
+    if end.outcome == "succeeded" and is_applied:
+        return f"look at what was written: git -C {shlex.quote(skill)} diff"
     if end.outcome == "succeeded":
         patch = shlex.quote(str(keeper.folder.path.resolve() / PATCH))
         return f"look at the patch, and apply it: git -C {shlex.quote(skill)} apply {patch}"
@@ -297,6 +303,7 @@ def _write_report(keeper: ImproveKeeper) -> None:
     with writing(folder.path):
         text = improve_report(keeper.document).encode("utf-8", "backslashreplace")
         write_atomically(folder.path / REPORT_MD, text, mode=PRIVATE)
+        write_report(keeper.document, folder.path)
 
 
 def _exit_code(document: ImproveDocument, *, is_strict: bool) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from msgspec import Struct
 from whet.decide.comparison import sample_trial
 from whet.decide.improve.reach import effect_in_reach
 from whet.decide.improve.spending import error_of_step
-from whet.errors import UsageError
+from whet.errors import StoreError, UsageError
 from whet.improve.apply import refuse_unclean
 from whet.improve.money import GENERATING_SHARE, TrialCounts
+from whet.improve.propose.session_run import refuse_without_boundary
 from whet.improve.ready import (
     PartsOfSuite,
     parts_of_suite,
@@ -33,7 +35,7 @@ from whet.plan.settings.load import load_settings, with_found_agent
 from whet.reading.plugin_folder import can_be_given
 from whet.reading.text import listed, money, path_for_people, percent
 from whet.record.improve.document import ImproveOptions, SplitFacts
-from whet.record.improve.folder import IMPROVE_RUNS
+from whet.record.improve.folder import IMPROVE_RUNS, improve_folders
 from whet.record.improve.split_lock import draw_parts
 from whet.record.read.past_runs import past_runs
 from whet.report.improve.quote import ImproveQuote, ThreeFigures
@@ -88,6 +90,10 @@ def plan_improvement(request: ImproveRequest) -> ImprovePlan:
         raise UsageError("whet improve runs on this machine, and run.on names a cluster", hint="unset run.on")
     suite = load_suite(request.suite)
     runner = choose_runner(settings, suite, request.runner)
+    if not request.own_candidates:
+        # Said now, and not after the baseline is paid.
+        refuse_without_boundary(settings)
+        choose_runner(settings, suite, request.proposer or runner.id)
     _, _, lock = draw_parts(suite)
     suite = load_suite(request.suite)
     parts = parts_of_suite(suite)
@@ -219,6 +225,12 @@ def _shares(options: ImproveOptions, counts: TrialCounts, per_trial: float | Non
 
 def cost_of_trial(suite: Suite, settings: Settings, runner: Runner) -> float | None:
     """Return what a trial of *suite* took on *runner* in earlier runs, on average; None if no run says it."""
+    for folder in improve_folders(improve_dir(settings)):
+        with suppress(StoreError):
+            document = folder.read()
+            steps = [step for step in document.steps if step.trials and step.cost_usd]
+            if steps and (document.suite, document.runner) == (str(suite.source), runner.id):
+                return fsum(step.cost_usd or 0.0 for step in steps) / sum(step.trials for step in steps)
     past = past_runs(suite, suite.cases, settings.output_dir)
     costs = [
         cost

@@ -136,7 +136,7 @@ def _carry_out(task: ProposalTask, suite_file: Path, earlier: Path | None) -> in
     suite = _suite(task, suite_file)
     settings = _closed(with_found_agent(settings, suite, request.selection.runners), request.selection.runners)
     start_early(settings)
-    _refuse_without_boundary(settings)
+    refuse_without_boundary(settings)
     inputs = RunInputs(request=request, settings=settings, earlier=earlier_asked)
     planned_run = check_run(plan_run(inputs, suite))
     return perform(planned_run, agent_run_kind(planned_run))
@@ -198,7 +198,7 @@ def _closed_runner(runner: Runner) -> Runner:
     return replace(runner, options={**options, "network": allowed, "network_required": True})
 
 
-def _refuse_without_boundary(settings: Settings) -> None:
+def refuse_without_boundary(settings: Settings) -> None:
     """Refuse a sandbox that hides no files: the proposer could read the cases that decide about its work."""
     require_sandbox(settings.sandbox)
     sandbox, why = choose_sandbox(settings.sandbox)
