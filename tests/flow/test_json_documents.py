@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 from judged_run import JudgedTrial, make_judged_run
 
 SUITE = """
-def written(report, ctx): assert (ctx.workspace.root / "done").exists()
-suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt="test -n $NEW && touch done", check=written)]
+def written(report, ctx): assert (ctx.workspace / "done").exists()
+suite = [Case(id="a", prompt="true", check=ok), Case(id="b", prompt='test -n "$NEW" && touch done', check=written)]
 """
 # Words of the command, the name of its document and the exit code. RUN and ARMS are runs that were recorded before.
 TABLE = [
