@@ -153,9 +153,11 @@ def history_command(suites: tuple[str, ...], *, as_json: bool, config_file: Path
     from whet.record.read.run import run_folders
     from whet.view.history.documents import HistoriesDocument
     from whet.view.history_table import find_histories, history_lines
+    from whet.view.improve.page import ImproveRuns
 
     settings = _settings(options, config_file)
-    histories = find_histories(_suites_of(suites), run_folders(settings.output_dir))
+    improve = ImproveRuns("", lambda: _improve_runs(settings))
+    histories = find_histories(_suites_of(suites), run_folders(settings.output_dir), improve)
     if as_json:
         document = histories[0] if len(histories) == 1 else HistoriesDocument(histories=tuple(histories))
         print_document(document)
