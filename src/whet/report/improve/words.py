@@ -273,7 +273,10 @@ def spent_rows(document: ImproveDocument) -> Iterator[tuple[str, str]]:
     per_point = ""
     if version is not None and version.cost_of_point is not None:
         per_point = f", {money(version.cost_of_point)} for each point"
-    yield "cost", f"{money(document.cost_usd)}{cap}{per_point}"
+    if any(step.trials for step in document.steps) and all(step.cost_usd is None for step in document.steps):
+        yield "cost", "not known: no session says what it cost"
+    else:
+        yield "cost", f"{money(document.cost_usd)}{cap}{per_point}"
     if document.error_spent:
         shares = f"{percent_text(document.error_spent)} of the {percent_text(_ERROR_IN_ALL)}"
         yield "error", f"{shares} that all improve runs on this split share"
