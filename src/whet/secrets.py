@@ -102,7 +102,7 @@ def written_forms(value: str) -> set[str]:
     }
     shell = {value.replace("'", word) for word in ("'\\''", "'\"'\"'")}
     base64_forms = {encode(_bytes(value)).decode() for encode in (base64.b64encode, base64.urlsafe_b64encode)}
-    small = {_HEX.sub(lambda found: found[0].lower(), form) for form in url_forms}
+    small = {_HEX.sub(lambda match: match[0].lower(), form) for form in url_forms}
     return {value} | escapes | shell | url_forms | small | base64_forms | {form.rstrip("=") for form in base64_forms}
 
 

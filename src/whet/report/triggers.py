@@ -59,7 +59,7 @@ class TriggerReport(Struct, frozen=True, kw_only=True):
             yield f"ended early: {self.early:,} of {count(self.sessions, 'session')}; {self.saved}"
 
     def _names(self, figures: TriggerFigures) -> tuple[str, ...]:
-        arms = {each.arm for each in self.figures}
+        arms = {figures_of_arm.arm for figures_of_arm in self.figures}
         runner = one_line(figures.runner, _SHOWN)
         return (runner,) if arms == {DEFAULT} else (runner, one_line(figures.arm, _SHOWN))
 

@@ -242,8 +242,8 @@ def skills_in(workspace: Path) -> tuple[str, ...]:
     # Most workspaces have none, and a pattern would look at every place before it says so.
     there = set(os.listdir(workspace))
     holders = [holder for holder in AGENT_FOLDERS if holder in there]
-    found = (path for holder in holders for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
-    return tuple(str(path.parent.relative_to(workspace)) for path in found)
+    paths = (path for holder in holders for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
+    return tuple(str(path.parent.relative_to(workspace)) for path in paths)
 
 
 def described(folder: Path) -> MadeSkill:

@@ -171,8 +171,8 @@ class _Validation:
         if self._verbose:
             lines = "".join(f"skipped: {over}\n" for over in search.passed_over if not over.broken)
             click.echo(lines, nl=False, err=True)
-        found = (*(suite.skill for suite in search.suites), *(over.path for over in search.passed_over))
-        for skill in dict.fromkeys(filter(None, found)):
+        skills = (*(suite.skill for suite in search.suites), *(over.path for over in search.passed_over))
+        for skill in dict.fromkeys(filter(None, skills)):
             if (skill / MANIFEST).is_file():
                 self._examine_skill(skill)
         return [suite.path for suite in search.suites]

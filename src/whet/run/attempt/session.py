@@ -73,7 +73,7 @@ class AgentSession(Struct, frozen=True):
     def early_end(self) -> EarlyEnd | None:
         """Why whet ended it early, if it did; a recording was ended as its own session was."""
         if self.early is not None and self.early.has_ended:
-            loaded = {found.skill for found in self.observer.detected_skills() if was_loaded(found)}
+            loaded = {detection.skill for detection in self.observer.detected_skills() if was_loaded(detection)}
             return self.early.follower.outcome(loaded, self.observer.steps)
         recording = None if self.agent_command.timed else self.agent.recorded(self.task)
         return recording.ended_early if recording else None
@@ -227,7 +227,7 @@ def note_unenforced_budget(trial: Trial, record: AttemptRecord) -> None:
 
 
 def _placed_skills(task: Task) -> tuple[str, ...]:
-    return tuple(skill.name for given in task.runner.skills for skill in skills_of(given))
+    return tuple(skill.name for folder in task.runner.skills for skill in skills_of(folder))
 
 
 def _begin(attempt: Attempt, task: Task, live: LiveAgent | None, proxy_session: ProxySession | None) -> AgentSession:

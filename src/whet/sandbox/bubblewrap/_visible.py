@@ -168,7 +168,7 @@ def toolchains(path: str, program: str, apart: tuple[Path, ...] = ()) -> tuple[P
         wanted.update(folder for folder in _installation(place.parent) if folder != place.parent)
         wanted.add(place)
     wanted.update(_linked_package(Path(program)))
-    wanted = {folder for folder in wanted if not any(each.is_relative_to(folder) for each in apart)}
+    wanted = {folder for folder in wanted if not any(place_apart.is_relative_to(folder) for place_apart in apart)}
     return tuple(_uncovered(python | wanted))
 
 
@@ -210,7 +210,7 @@ def _manages_versions(folder: Path) -> bool:
 
 def _contains_home(folder: Path) -> bool:
     home = Path(os.environ.get("HOME") or "/nonexistent")
-    return any(each.is_relative_to(folder) for each in (home, home.resolve()))
+    return any(place.is_relative_to(folder) for place in (home, home.resolve()))
 
 
 def _is_personal(folder: Path) -> bool:
@@ -226,10 +226,10 @@ def _packages_around(folder: Path) -> Iterator[Path]:
 
 def _linked_package(program: Path) -> Iterator[Path]:
     """Yield the package of a program to which `node_modules` only links, unless it is a project of its own."""
-    found = program.resolve()
-    if _NODE_PACKAGES in found.parts or not any(_NODE_PACKAGES in place.parts for place in _hops(program)):
+    target = program.resolve()
+    if _NODE_PACKAGES in target.parts or not any(_NODE_PACKAGES in place.parts for place in _hops(program)):
         return
-    packages = (folder for folder in found.parents if (folder / "package.json").is_file())
+    packages = (folder for folder in target.parents if (folder / "package.json").is_file())
     yield from (folder for folder in islice(packages, 1) if not _is_personal(folder))
 
 
@@ -252,12 +252,12 @@ def closed_below(folder: str) -> Iterator[str]:
         return
     for entry in entries:
         try:
-            found = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
         except OSError:
             continue
-        if _is_closed(found) or _FLEETING.search(entry.path):
+        if _is_closed(status) or _FLEETING.search(entry.path):
             yield entry.path
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             yield from closed_below(entry.path)
 
 
@@ -291,13 +291,13 @@ def _has_more_than_text(folder: str) -> bool:
     return False
 
 
-def _is_closed(found: os.stat_result) -> bool:
-    if stat.S_ISLNK(found.st_mode) or not (found.st_uid == _user() or found.st_gid in _groups()):
+def _is_closed(status: os.stat_result) -> bool:
+    if stat.S_ISLNK(status.st_mode) or not (status.st_uid == _user() or status.st_gid in _groups()):
         return False
-    if stat.S_ISDIR(found.st_mode):
-        return not found.st_mode & _OTHERS_SEARCH
+    if stat.S_ISDIR(status.st_mode):
+        return not status.st_mode & _OTHERS_SEARCH
     # A file that others may execute is a program, and stays visible.
-    return not found.st_mode & (_OTHERS_READ | _OTHERS_SEARCH)
+    return not status.st_mode & (_OTHERS_READ | _OTHERS_SEARCH)
 
 
 def _writable(mode: int) -> bool:
