@@ -184,9 +184,9 @@ def _suites_of(names: tuple[str, ...]) -> list[str]:
 
 
 def _settings(options: dict[str, Any], config_file: Path | None) -> Settings:
-    from whet.plan.settings.load import load_settings
+    from whet.plan.settings.load import load_here
 
-    return load_settings(Path.cwd(), flags=given_settings(options), environ=os.environ, config_file=config_file)
+    return load_here(given_settings(options), config_file)
 
 
 def _project(settings: Settings) -> str:

@@ -84,12 +84,14 @@ class TriggerReport(Struct, frozen=True, kw_only=True):
         return one_line(query.case, _SHOWN), should, _loaded(query), _others(query), prompt
 
 
-def read_triggers(results: Results, early: Sequence[SessionCost], run_dir: Path) -> TriggerReport:
-    """Return what *results* say of triggers; *early* are the sessions of the run in *run_dir* that were ended early."""
+def read_triggers(
+    results: Results, figures: tuple[TriggerFigures, ...], early: Sequence[SessionCost], run_dir: Path
+) -> TriggerReport:
+    """Return what *figures* say of triggers; *early* are the sessions of the run in *run_dir* that were ended early."""
     prompts = {execution.case.id: execution.case.prompt for execution in results.plan.executions}
     ended = results.counts.get("total", 0) - results.counts.get("not-run", 0)
     return TriggerReport(
-        figures=results.triggers,
+        figures=figures,
         prompts=prompts,
         early=len(early),
         sessions=ended,

@@ -275,7 +275,7 @@ def _without_judge(suite: Suite) -> Iterator[Problem]:
     ]
     if not judged_cases:
         return
-    from whet.plan.judging import find_judge, hint_of_unjudged
+    from whet.plan.judge import find_judge, hint_of_unjudged
     from whet.plan.settings.load import load_settings, with_found_agent
 
     try:

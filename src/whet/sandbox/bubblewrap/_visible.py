@@ -15,8 +15,8 @@ from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 
+from whet.sandbox.bubblewrap._stage import clone, snapshot
 from whet.sandbox.contract import is_there
-from whet.workspace.mounts import clone, private_mounts, snapshot
 
 _OTHERS_READ, _OTHERS_WRITE, _OTHERS_SEARCH = 0o004, 0o002, 0o001
 # Lists the descriptions of all keys of the user.
@@ -87,7 +87,6 @@ def shown(folder: str) -> tuple[str, ...]:
         return ("--symlink", str(Path(folder).readlink()), folder)
     if not _is_root() or not Path(folder).is_dir() or _is_for_root(folder):
         return ("--ro-bind", folder, folder)
-    private_mounts()
     try:
         # The kernel enforces it for every file, also for new ones.
         return ("--ro-bind", str(clone(folder, ownerless=True)), folder)
@@ -115,7 +114,7 @@ def _covered(folder: str, closed: Sequence[str]) -> tuple[str, ...]:
 
     If we may mount, we cover them once, so that bubblewrap needs one mount and not one for each path.
     """
-    if closed and private_mounts():
+    if closed:
         with suppress(OSError):
             return ("--ro-bind", str(clone(folder, covers=closed)), folder)
     return ("--ro-bind", folder, folder, *chain.from_iterable(map(hidden, closed)))
@@ -128,7 +127,7 @@ def _kernel_settings(*, network: bool) -> tuple[str, ...]:
     covered, and each cover costs every start.
     """
     closed = _closed("/proc/sys")
-    if closed and private_mounts():
+    if closed:
         with suppress(OSError):
             return ("--ro-bind", str(snapshot("/proc/sys", without=closed, live=_LIVE_SETTINGS)), "/proc/sys")
     return _covered("/proc/sys", [path for path in closed if network or not path.startswith(_NETWORK)])

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Self
 
 from whet.errors import SandboxError
+from whet.reading.paths import own_state
 from whet.sandbox.engine import Engine
 from whet.sandbox.process.pool import reaper
 from whet.sandbox.process.procfs import all_processes, is_running
@@ -32,11 +33,6 @@ from whet.workspace.copy import remove_tree
 _PATIENCE_S = 5.0
 _MARKS, _PAUSES, _HANDED = "containers", "pauses", "handed"
 _PAUSE_COMMANDS = {("catatonit", b"-P"), ("podman", b"pause")}
-
-
-def own_state() -> Path:
-    """Return where this user's whet keeps what is no record; it may not exist."""
-    return Path(f"/var/tmp/whet-{os.getuid()}")  # noqa: S108 - `state_folder` checks that it is ours
 
 
 def state_folder(part: str) -> Path:
