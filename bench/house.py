@@ -34,7 +34,7 @@ MOST: dict[str, float] = {
     "nested ternaries": 0,
     "comprehensions per 1,000 lines": 41.1,
     "imports inside functions, without cli": 59,
-    "noqa": 147,
+    "noqa": 148,
     "lines of the largest module": 500,
     "lines of the longest function": 60,
 }
