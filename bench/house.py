@@ -29,24 +29,27 @@ MOST: dict[str, float] = {
     # Case, User and Workspace are what authors of suites write too; Suite and Problem are also answers of the service.
     "class names defined more than once": 5,
     "imports of private modules from outside": 0,
-    "participles and pronouns among names, %": 3.9,
-    "ternaries per 1,000 lines": 34.5,
+    "participles and pronouns among names, %": 3.5,
+    "ternaries per 1,000 lines": 34.2,
     "nested ternaries": 0,
-    "comprehensions per 1,000 lines": 41.2,
+    "comprehensions per 1,000 lines": 41.1,
     "imports inside functions, without cli": 59,
-    "noqa": 149,
+    "noqa": 148,
     "lines of the largest module": 500,
     "lines of the longest function": 60,
 }
 
-# The same for `--walk`. Threads move the last figure a little, so its bound leaves room.
+# The same for `--walk`.
 MOST_OF_THE_WALK: dict[str, int] = {
     "modules that one case passes through": 122,
-    "stack of one case": 32,
-    "changes of package of one case, without words": 320,
+    "stack of one case": 28,
+    "changes of package of one case, without words": 225,
 }
 # Packages of data and pure functions: who reads the flow does not leave its step for them.
-_WORDS = frozenset({"model", "shell", "reading", "errors.py", "exit_codes.py", "linux.py", "version.py", "__init__.py"})
+# Earlier trees, which `--tree` measures, have `dataclass.py`.
+_WORDS = frozenset(
+    {"model", "shell", "reading", "errors.py", "exit_codes.py", "linux.py", "version.py", "__init__.py", "dataclass.py"}
+)
 
 # Words that say nothing about what a value is. Nouns and verbs that are common in code, such as `set`, are not here.
 _IRREGULAR = """
@@ -63,17 +66,24 @@ _EMPTY = frozenset((_IRREGULAR + _PRONOUNS).split())
 _REGULAR = re.compile(r"[a-z]{2,}ed")
 _NOT_PARTICIPLES = frozenset(("feed", "seed", "need", "speed", "embed", "shed", "red", "bed"))
 
-# Runs one case in this process and notes whose functions were called, in order, and how deep.
+# Runs one case in this process and notes whose functions were called, in order, and how deep. A coroutine that goes on
+# after a wait is not called again: which of them goes on first is chance, and so is what a thread does meanwhile.
 _WALK = """
-import json, os, sys, threading
+import inspect, json, os, sys
 source = os.path.realpath(sys.argv[1]) + os.sep
 calls, deepest, main = [], 0, os.getpid()
+WAITING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+begun = set()
 
 def look(frame, event, _):
     global deepest
     code = frame.f_code
     if event != "call" or os.getpid() != main or not code.co_filename.startswith(source) or not code.co_flags & 1:
         return
+    if code.co_flags & WAITING:
+        if frame in begun:
+            return
+        begun.add(frame)
     depth, caller = 1, frame.f_back
     while caller is not None:
         if caller.f_code.co_filename.startswith(source):
@@ -85,7 +95,6 @@ def look(frame, event, _):
     deepest = max(deepest, depth)
 
 sys.argv[:] = ["whet", *sys.argv[2:]]
-threading.setprofile(look)
 sys.setprofile(look)
 from whet.cli.main import run
 code = run()
@@ -281,10 +290,16 @@ def _spread(values: Iterable[int]) -> str:
 
 
 def walk(tree: Path) -> dict[str, int]:
-    """Run one scripted case with the code of *tree*, and count what it passes through.
+    """Run one scripted case with the code of *tree* three times, and count what the shortest walk passes through.
 
-    Only calls of functions count, and no import. A package is one at the top level.
+    Only calls of functions count, and no import. A package is one at the top level. What an agent prints arrives in
+    one piece or in several, so one walk may be a few steps longer than another.
     """
+    walks = [_walk_once(tree) for _ in range(3)]
+    return {name: min(steps[name] for steps in walks) for name in walks[0]}
+
+
+def _walk_once(tree: Path) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="whet-walk-") as folder:
         place = Path(folder)
         (place / "suite.py").write_text(_SUITE)

@@ -26,6 +26,7 @@ from whet.record.improve.document import (
 
 _OPTIONS = ImproveOptions(part="body", goal="better", candidates=6, rounds=1, max_cost_usd=5.0, accept="like-these")
 _DIFF = (
+    "diff --git a/SKILL.md b/SKILL.md\n"
     "--- a/SKILL.md\n"
     "+++ b/SKILL.md\n"
     "@@ -4,7 +4,9 @@\n"

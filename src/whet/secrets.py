@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from whet.errors import OutputTooLarge
 
 HIDDEN = "***"
 _SECRET_NAME = re.compile(
@@ -30,6 +33,9 @@ _SHORTEST_UNNAMED = 20
 # Text with two bytes a character has zeros, as bytes or as escapes.
 _ZEROS = (b"\0", b"\\u0000", b"\\x00")
 _ZEROS_BEGUN = (b"\\", b"\\u", b"\\u0", b"\\u00", b"\\u000", b"\\x", b"\\x0")
+
+# The most that is remembered of the end of an output.
+_TAIL = 2000
 
 
 def looks_secret(name: str) -> bool:
@@ -102,7 +108,7 @@ def written_forms(value: str) -> set[str]:
     }
     shell = {value.replace("'", word) for word in ("'\\''", "'\"'\"'")}
     base64_forms = {encode(_bytes(value)).decode() for encode in (base64.b64encode, base64.urlsafe_b64encode)}
-    small = {_HEX.sub(lambda found: found[0].lower(), form) for form in url_forms}
+    small = {_HEX.sub(lambda match: match[0].lower(), form) for form in url_forms}
     return {value} | escapes | shell | url_forms | small | base64_forms | {form.rstrip("=") for form in base64_forms}
 
 
@@ -234,6 +240,57 @@ class MaskedStream:
         """Return the rest of the stream."""
         data, self._rest = self._masker.data(self._rest), b""
         return data
+
+
+class Capture:
+    """A sink that writes output to a file, masked and limited, and passes on what it wrote."""
+
+    def __init__(
+        self, path: Path, *, masker: Masker, most_bytes: int, then: Callable[[bytes], None] | None = None
+    ) -> None:
+        self.path = path
+        self.tail = b""
+        self._stream = MaskedStream(masker)
+        self._left = most_bytes
+        self._most = most_bytes
+        self._then = then
+        self._file: int | None = None
+
+    def __call__(self, chunk: bytes) -> None:
+        """Write one piece of output; raises if there is too much."""
+        accepted_bytes = chunk[: self._left]
+        self._left -= len(accepted_bytes)
+        self._write(self._stream.feed(accepted_bytes))
+        if len(accepted_bytes) < len(chunk):
+            # The limit may have cut a secret in two; do not write its beginning either.
+            self._stream.forget()
+            raise OutputTooLarge(
+                f"printed more than {self._most} bytes and was stopped",
+                hint="raise defaults.max_output_bytes if this is what it should do",
+            )
+
+    @property
+    def written(self) -> bool:
+        """Whether there was any output."""
+        return self._file is not None
+
+    def close(self) -> None:
+        """Write what was held back and close the file."""
+        self._write(self._stream.finish())
+        if self._file is not None:
+            os.close(self._file)
+
+    def _write(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._file is None:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+        self.tail = (self.tail + data)[-_TAIL:]
+        if self._then:
+            self._then(data)
 
 
 def _places(data: bytes, form: bytes) -> Iterator[tuple[int, int]]:

@@ -287,6 +287,21 @@ def test_a_command_of_a_check_that_takes_too_long_is_ended_with_all_that_it_star
     assert boxed.left_after_a_while() == []
 
 
+def test_a_command_that_may_take_longer_than_its_check_is_refused_with_what_allows_it(boxed: Project) -> None:
+    boxed.settings(SHELL + "[defaults]\ncheck_timeout_ms = 20000\n")
+    boxed.suite("""
+        def longer(ctx): ctx.run("true", timeout_s=20.5)
+        def as_long(ctx): assert ctx.run("true", timeout_s=20).ok
+        suite = [Case(id=check.__name__, prompt="true", check=check) for check in (longer, as_long)]
+    """)
+
+    done = boxed.run()
+
+    assert done.statuses == {"longer": "failed", "as_long": "passed"}
+    assert "timeout_s=20.5 is longer than the 20 s that the whole check may take" in done.message("longer")
+    assert "check_timeout_ms = 20500" in done.message("longer")
+
+
 def test_a_command_that_outlasts_its_check_is_ended_with_it(boxed: Project) -> None:
     boxed.settings(SHELL + "[defaults]\ncheck_timeout_ms = 5000\n")
     boxed.suite("""

@@ -138,7 +138,7 @@ def test_an_agent_and_its_daemons_end_with_a_killed_run_before_any_resume(boxed:
     assert boxed.left_after_a_while() == []
 
 
-@pytest.mark.parametrize("starts", ["subprocess.run(argv)", "ctx.run(argv, timeout_s=600)"])
+@pytest.mark.parametrize("starts", ["subprocess.run(argv)", "ctx.run(argv)"])
 def test_what_a_check_started_ends_with_a_killed_run_before_any_resume(boxed: Project, starts: str) -> None:
     boxed.settings(SHELL)
     boxed.suite(f"""

@@ -129,6 +129,7 @@ def test_a_candidate_shows_its_changes_and_its_diff_and_the_address_keeps_it_ope
 
     expect(page.get_by_text("Names the four groups.")).to_be_visible()
     expect(page.get_by_label("What r1-1 changes")).to_contain_text("Read CHANGELOG.md first, and group what changed")
+    expect(page.get_by_label("What r1-1 changes")).to_contain_text("1 file +3")
     page.reload()
     expect(page.get_by_text("Names the four groups.")).to_be_visible()
 

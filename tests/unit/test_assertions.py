@@ -343,22 +343,22 @@ def test_bounds_a_message_in_size_and_time_whatever_the_values(kind: str) -> Non
     left, right = _LARGE[kind]()
     names = {"left": left, "right": right, "say": "\U0001f600" * 10_000, **{f"n{at}": left for at in range(20)}}
     many = " + ".join(f"f(n{at})" for at in range(20))
-    began = time.monotonic()
+    began = time.process_time()
 
     said = message(f"assert left == right or {many}, say", f=lambda _: 0, **names)
 
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 3
     assert len(said.encode()) < 8192
     assert "\x1b" not in said
 
 
 def test_bounds_a_search_in_a_very_long_text() -> None:
     text = "some words of output and more of them\n" * 2_000_000
-    began = time.monotonic()
+    began = time.process_time()
 
     said = message("assert 'words of outputs' in text", text=text)
 
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began < 3
     assert "nearest: line 1: 'words of output '" in said
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from whet.errors import OutputTooLarge
-from whet.run.scratch import Capture
-from whet.secrets import Masker
+from whet.secrets import Capture, Masker
 
 SECRET = "secret-0123456789"
 

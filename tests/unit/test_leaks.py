@@ -90,6 +90,15 @@ def test_files_beside_the_manifest_count_and_what_agents_are_not_given_does_not(
     assert [(leak.file.name, leak.line) for leak in leaks] == [("more.md", 2)]
 
 
+def test_a_skill_below_the_folder_of_its_suite_is_searched_too(tmp_path: Path) -> None:
+    leaks_of(tmp_path, PROMPT, case())
+    (tmp_path / "greet" / "evals" / "evals.json").rename(tmp_path / "evals.json")
+
+    (leak,) = find_leaks(load_suite(tmp_path / "evals.json"), tmp_path / "greet", ("greet",))
+
+    assert leak.file == tmp_path / "greet" / "SKILL.md"
+
+
 def test_text_that_several_cases_share_is_one_leak_that_counts_them(tmp_path: Path) -> None:
     (leak,) = leaks_of(tmp_path, PROMPT, case("a"), case("b"), case("c"))
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from reporting import Stage, all_pass, end, failed, make_info, make_plan
 
 from whet.model.grade import Failure
-from whet.model.run import BUDGET_NOT_ENFORCED, TrialKey, TrialResult
+from whet.model.run import TrialKey, TrialResult
+from whet.model.spending import BUDGET_NOT_ENFORCED
 from whet.report.files.github import GithubReporter
 from whet.report.files.junit import JunitReporter
 from whet.report.files.markdown import MarkdownReporter

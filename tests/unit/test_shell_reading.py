@@ -290,11 +290,11 @@ def test_shells_in_shells_are_followed_to_a_bounded_depth() -> None:
 
 def test_substitutions_in_scripts_in_substitutions_do_not_multiply() -> None:
     line = ("xargs bash -c eval bash -c $((; } timeout 5 bash -c if (( eval $( " * 2_000)[:100_000]
-    start = time.perf_counter()
+    start = time.process_time()
 
     read_command(line)
 
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ OLD, NEW = (
         (Arm(name="new", skill=NEW), ("skill",)),
         (Arm(name="new"), ("skill",)),
         (Arm(name="new", skill=NEW, model="large"), ("skill", "model")),
-        (Arm(name="new", skill=NEW, env={"A": "1"}, prompt="p", runner="r"), ()),
     ],
 )
 def test_arms_that_differ_in_what_may_vary_are_fine(new: Arm, vary: tuple[str, ...]) -> None:

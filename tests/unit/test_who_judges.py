@@ -16,7 +16,7 @@ from whet.model.request import Selection, Settings
 from whet.model.run import Plan, Runner
 from whet.model.suite import Case, Check, Suite
 from whet.packages.settings import package_settings
-from whet.plan.judging import check_judge, choices_of_judge
+from whet.plan.judge import check_judge, choices_of_judge
 from whet.plan.plan import make_plan
 from whet.plan.settings.load import load_settings
 from whet.plan.who_judges import family_of, plain_model, warnings_on_judge

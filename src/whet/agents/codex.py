@@ -144,7 +144,7 @@ class CodexAgent(RecordsAgent):
 def _skills(task: Task) -> set[str]:
     """The skills that Codex finds, as far as we know: it does not say which it offers."""
     there = (folder for folder in task.workspace_skills if folder.startswith((".agents/", ".codex/")))
-    skills = {skill.name for given in task.runner.skills for skill in skills_of(given)}
+    skills = {skill.name for skill_folder in task.runner.skills for skill in skills_of(skill_folder)}
     return skills | {folder.rpartition("/")[2] for folder in there}
 
 
@@ -168,9 +168,9 @@ def _trouble(message: str) -> tuple[str, TroubleKind, int | None]:
     if error:
         kind = _CODES.get(text(error, "code") or "", "bad-request")
         return text(error, "message") or said, kind, number(error, "status") or 400
-    found = _STATUS.match(said)
-    if found:
-        return said, status_kind(int(found[1])), int(found[1])
+    match = _STATUS.match(said)
+    if match:
+        return said, status_kind(int(match[1])), int(match[1])
     # Whatever it says, it tries again only if the provider did not answer.
     unknown: tuple[TroubleKind, None] = ("network" if retried else "other", None)
     return said, *next(((kind, code) for known, kind, code in _MESSAGES if re.match(known, said)), unknown)

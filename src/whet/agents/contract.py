@@ -323,9 +323,9 @@ def with_named_skills(task: Task, command: AgentCommand) -> AgentCommand:
     return replace(command, env={**command.env, **named}, home_copies=skill_copies(task, NAMED_SKILLS))
 
 
-def _named_skill(given: Path) -> str:
+def _named_skill(folder: Path) -> str:
     """Return where a skill is below a home; of a plug-in its only skill, or the folder of all of them."""
-    skills = skills_of(given)
+    skills = skills_of(folder)
     return f"{NAMED_SKILLS}/{skills[0].name}" if len(skills) == 1 else NAMED_SKILLS
 
 

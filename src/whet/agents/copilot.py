@@ -161,5 +161,5 @@ class CopilotAgent(RecordsAgent):
 
 def _sum(models: Iterable[Any], name: str) -> int | None:
     """Return the sum over all models; None if none of them has the figure."""
-    found = [value for model in models if (value := number(model, "usage", name)) is not None]
-    return number(sum(found)) if found else None
+    values = [value for model in models if (value := number(model, "usage", name)) is not None]
+    return number(sum(values)) if values else None

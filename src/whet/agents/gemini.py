@@ -77,10 +77,10 @@ def _exit_code(call: dict[str, Any]) -> int | None:
         return None
     answers = (text(part, "functionResponse", "response", "output") for part in rows(call, "result"))
     seen = "\n".join(filter(None, answers))
-    found = _OUTPUT.search(seen)
-    if found is None:
+    match = _OUTPUT.search(seen)
+    if match is None:
         return None
-    rest, shown = seen[found.end() :], text(call, "resultDisplay")
+    rest, shown = seen[match.end() :], text(call, "resultDisplay")
     # A command may print such lines as well.
     rest = rest.removeprefix(shown) if shown else rest
     code = _EXIT_CODE.search(rest)
@@ -235,8 +235,8 @@ def _tokens(stats: dict[str, Any]) -> dict[str, int | None]:
 
 def _trouble(reading: EventBuilder, message: str) -> Iterator[Event]:
     """Read the message: the type of an error is always "unknown", and the exit code is the status cut to a byte."""
-    found = _API_ERROR.match(message)
-    said = found[1] if found else ""
+    match = _API_ERROR.match(message)
+    said = match[1] if match else ""
     error = table(parse(said.encode("utf-8", "replace")), "error")
     named = _STATUS_NAME.search(said)
     status = number(error, "code") or _STATUSES.get(named[1] if named else "")

@@ -117,7 +117,7 @@ def not_working(program: str) -> str:
 
 
 def look_at_agent(
-    agent: KnownAgent, program: str | None, version: ProgramVersion | None, found: list[str]
+    agent: KnownAgent, program: str | None, version: ProgramVersion | None, login_names: list[str]
 ) -> ReadinessFinding:
     """One line on an agent that whet knows."""
     if program is None:
@@ -125,10 +125,10 @@ def look_at_agent(
     if version is not None and not version.ok:
         return _finding(agent, "warning", f"{program}: {version.text}", not_working(program))
     said = f"{version.text if version else 'version unknown'}  ({program})"
-    if not found:
+    if not login_names:
         hint = f"log in once by hand, or set {' or '.join(agent.variables[:2])}"
         return _finding(agent, "warning", f"{said}  no login found", hint)
-    return _finding(agent, "ok", f"{said}  could log in with {', '.join(found)}")
+    return _finding(agent, "ok", f"{said}  could log in with {', '.join(login_names)}")
 
 
 def _finding(agent: KnownAgent, state: State, message: str, hint: str | None = None) -> ReadinessFinding:

@@ -27,7 +27,7 @@ from whet.plan.images import check_images
 from whet.plan.load import PlannedRun, earlier_run
 from whet.plan.plan import make_plan
 from whet.plan.resume import EarlierRun
-from whet.plan.settings.load import load_settings
+from whet.plan.settings.load import load_here
 from whet.reading.text import aligned, count
 from whet.record.read.run import newest_run
 from whet.record.run_file import EvalFacts, RunOrigin
@@ -74,7 +74,7 @@ def load_and_plan_evaluation(request: EvalRequest) -> PlannedEvaluation:
     """Load and plan; raises for everything that can be wrong, before anything is called."""
     request, earlier = _find_earlier(request)
     run = request.run
-    settings = load_settings(Path.cwd(), flags=run.flags, environ=os.environ, config_file=run.config_file)
+    settings = load_here(run.flags, run.config_file)
     weights = convert({**settings.composite, **request.weights}, Weights)
     loaded_benchmark = _benchmark(request)
     if run.last_failed:

@@ -35,7 +35,7 @@ from whet.model.grade import FailureClass
 from whet.model.run import RunInfo, Trial, TrialResult
 from whet.model.run_events import Results
 from whet.model.session import SessionSummary, Usage
-from whet.plan.judging import check_judge
+from whet.plan.judge import check_judge
 from whet.record.results import JournalResults
 from whet.report.decisions.words import sentence
 from whet.run.attempt.grading import evidence_of, grade

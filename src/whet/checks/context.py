@@ -180,9 +180,6 @@ class Gaps(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
 
 
-_COMMAND_TIMEOUT_S = 60.0
-
-
 class CheckContext(Struct, frozen=True):
     """Convenient access to the evidence; the session stays the source of truth."""
 
@@ -193,6 +190,8 @@ class CheckContext(Struct, frozen=True):
     _gaps: Gaps = field(default_factory=Gaps)
     # The arm that the trial belongs to.
     arm: str = "default"
+    # The time limit of the check, which its commands share.
+    _limit_s: float = 30.0
     # What was asked for and not recorded, even if the check goes on without it.
     _lacked: list[str] = field(default_factory=list)
 
@@ -252,11 +251,20 @@ class CheckContext(Struct, frozen=True):
             raise OSError(errno.EFBIG, f"{path} has more than {_LARGEST_READ // 2**20} MiB, too much to be read")
         return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
-    def run(self, command: str | Sequence[str], *, timeout_s: float = _COMMAND_TIMEOUT_S) -> Ran:
-        """Run a shell command line, or a program with its arguments, in the workspace and inside the sandbox."""
+    def run(self, command: str | Sequence[str], *, timeout_s: float | None = None) -> Ran:
+        """Run a shell command line, or a program with its arguments, in the workspace and inside the sandbox.
+
+        Without *timeout_s*, it may take as long as the check.
+        """
         self._need("the workspace", self._gaps.workspace)
+        if timeout_s is not None and timeout_s > self._limit_s:
+            raise ValueError(
+                f"timeout_s={timeout_s:g} is longer than the {self._limit_s:g} s that the whole check may take: "
+                f"set check_timeout_ms = {timeout_s * 1000:.0f} or more in the table [defaults], or allow less"
+            )
         argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
-        return self._run(argv, timeout_s)
+        # The end of the check ends it too; with the same limit, either of them could come first.
+        return self._run(argv, 2 * self._limit_s if timeout_s is None else timeout_s)
 
     def _need(self, what: str, gap: str | None) -> None:
         """Raise `NotRecorded` if there is a gap instead of *what* the check asks for."""

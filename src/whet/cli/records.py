@@ -98,11 +98,11 @@ def verify_command(runs: tuple[str, ...], as_json: bool, config_file: Path | Non
       1  something changed
       2  not a run
     """
-    from whet.plan.settings.load import load_settings
+    from whet.plan.settings.load import load_here
     from whet.record.batches import find_runs
     from whet.record.verify.verify import verify
 
-    settings = load_settings(Path.cwd(), flags=given_settings(options), environ=os.environ, config_file=config_file)
+    settings = load_here(given_settings(options), config_file)
     verifications: list[tuple[Path, Verification]] = []
     for run in runs:
         improvement = _find_improvement(run, settings)
@@ -188,11 +188,11 @@ def export_command(run: str, config_file: Path | None, wanted: str, **options: A
     parquet needs whet-eval[parquet], and otlp needs whet-eval[otlp].
     """
     from whet.cli.errors import warn_of
-    from whet.plan.settings.load import load_settings
+    from whet.plan.settings.load import load_here
     from whet.record.folder import find_run_folder
     from whet.report.export.export import ExportRequest, check_request, export
 
-    settings = load_settings(Path.cwd(), flags=given_settings(options), environ=os.environ, config_file=config_file)
+    settings = load_here(given_settings(options), config_file)
     output: Path | None = options["output"]
     request = ExportRequest(
         run_dir=find_run_folder(run, settings.output_dir),
@@ -233,14 +233,14 @@ def explain_command(
       3  something else went wrong
     """
     from whet.cli.grammar.targets import find_trial
-    from whet.plan.settings.load import load_settings
+    from whet.plan.settings.load import load_here
     from whet.run.explain.explain import ExplainRequest, explain
     from whet.run.explain.last_failures import last_failure_lines, last_failures
 
     flags = given_settings(options)
 
     def find_output_dir() -> Path:
-        return load_settings(Path.cwd(), flags=flags, environ=os.environ, config_file=config_file).output_dir
+        return load_here(flags, config_file).output_dir
 
     if folder is None:
         if typed or rerun:
@@ -283,11 +283,11 @@ def _pages(run: str, target: Path, config_file: Path | None, **options: Any) -> 
 
     RUN is the folder of a run or of a batch, its id, or "latest".
     """
-    from whet.plan.settings.load import load_settings
+    from whet.plan.settings.load import load_here
     from whet.record.batches import find_runs
     from whet.view.html import write_pages
 
-    settings = load_settings(Path.cwd(), flags=given_settings(options), environ=os.environ, config_file=config_file)
+    settings = load_here(given_settings(options), config_file)
     folders = find_runs(run, settings.output_dir)
     if not target.parent.is_dir():
         raise UsageError(f"no such folder: {target.parent}", hint=f"create it first: mkdir -p {target.parent}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from glob import escape
@@ -32,7 +31,7 @@ from whet.model.request import RunRequest, Selection, parse_shard, split_arms, s
 from whet.model.suite import AS_WRITTEN, SuiteReading
 
 if TYPE_CHECKING:
-    from whet.plan.resume import ResumedBatch
+    pass
 
 # How many points worse an arm may be that is to be cheaper, faster or shorter.
 _GOAL_MARGIN = 5.0
@@ -134,25 +133,21 @@ def _run(request: RunRequest, paths: Sequence[Path]) -> int:
     else:
         batch = None
     requests = batch.requests if batch else list(_requests(request, paths))
-    try:
-        return _carry_out(request, requests, batch)
-    except NothingOutstanding as done:
-        click.echo(done.message)
-        return exit_codes.DONE
-
-
-def _carry_out(request: RunRequest, requests: Sequence[RunRequest], batch: ResumedBatch | None) -> int:
-    if len(requests) == 1 and batch is None:
-        from whet.run.flow import run
-
-        return run(requests[0])
-    if request.until is not None:
+    if len(requests) > 1 and request.until is not None:
         raise UsageError(
             f"--until-decided decides about one suite, and these are {len(requests)}", hint="name one of them"
         )
-    from whet.run.other.batch import run_batch
+    try:
+        if len(requests) == 1 and batch is None:
+            from whet.run.flow import run
 
-    return run_batch(requests, batch)
+            return run(requests[0])
+        from whet.run.other.batch import run_batch
+
+        return run_batch(requests, batch)
+    except NothingOutstanding as done:
+        click.echo(done.message)
+        return exit_codes.DONE
 
 
 def _requests(request: RunRequest, paths: Sequence[Path]) -> Iterator[RunRequest]:
@@ -198,9 +193,9 @@ def _usual_requests(request: RunRequest, paths: Sequence[Path]) -> Iterator[RunR
 
 
 def _output_dir(request: RunRequest) -> Path:
-    from whet.plan.settings.load import load_settings
+    from whet.plan.settings.load import load_here
 
-    settings = load_settings(Path.cwd(), flags=request.flags, environ=os.environ, config_file=request.config_file)
+    settings = load_here(request.flags, request.config_file)
     return settings.output_dir
 
 

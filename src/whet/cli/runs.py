@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -264,10 +263,10 @@ def _is_of(run: ListedRun, suite: str) -> bool:
 
 
 def _output_dir(options: dict[str, Any], config_file: Path | None) -> Path:
-    from whet.plan.settings.load import load_settings
+    from whet.plan.settings.load import load_here
 
     flags = given_settings(options)
-    return load_settings(Path.cwd(), flags=flags, environ=os.environ, config_file=config_file).output_dir
+    return load_here(flags, config_file).output_dir
 
 
 @click.command("status", short_help="Say what has changed since it was measured.")

@@ -153,9 +153,11 @@ def history_command(suites: tuple[str, ...], *, as_json: bool, config_file: Path
     from whet.record.read.run import run_folders
     from whet.view.history.documents import HistoriesDocument
     from whet.view.history_table import find_histories, history_lines
+    from whet.view.improve.page import ImproveRuns
 
     settings = _settings(options, config_file)
-    histories = find_histories(_suites_of(suites), run_folders(settings.output_dir))
+    improve = ImproveRuns("", lambda: _improve_runs(settings))
+    histories = find_histories(_suites_of(suites), run_folders(settings.output_dir), improve)
     if as_json:
         document = histories[0] if len(histories) == 1 else HistoriesDocument(histories=tuple(histories))
         print_document(document)
@@ -182,9 +184,9 @@ def _suites_of(names: tuple[str, ...]) -> list[str]:
 
 
 def _settings(options: dict[str, Any], config_file: Path | None) -> Settings:
-    from whet.plan.settings.load import load_settings
+    from whet.plan.settings.load import load_here
 
-    return load_settings(Path.cwd(), flags=given_settings(options), environ=os.environ, config_file=config_file)
+    return load_here(given_settings(options), config_file)
 
 
 def _project(settings: Settings) -> str:

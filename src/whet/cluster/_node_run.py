@@ -30,7 +30,6 @@ from whet.run.start import fit_open_files, open_container_pool
 from whet.sandbox.contract import Sandbox
 from whet.secrets import Masker
 from whet.workspace.copy import remove_tree
-from whet.workspace.trial_folder import trial_folder
 
 # What a trial left is part of the answer if it is no larger.
 _INLINE = 64 * 1024
@@ -152,7 +151,7 @@ class NodeRun:
 
     async def _keep(self, context: RunContext, trial: Trial, result: TrialResult, file: Path) -> None:
         """Write what a trial left into one file, with the paths of where the run began."""
-        folder = trial_folder(trial.key)
+        folder = trial.key.folder
         line = map_back(codec.encode(result), self._origins)
 
         # An agent's work stays as it is.

@@ -243,14 +243,14 @@ def read_order(data: bytes, store: Path) -> tuple[Order, dict[str, str]]:
     """Return the order with paths of this node, and for each folder that travelled its path here and there."""
     file = io.BytesIO(data)
     (digest, suite_path), origins = pickle.load(file)  # noqa: S301 - sealed by the driver, whose code we run anyway
-    places = {each: store / each / Path(origin).name for each, origin in origins.items()}
+    places = {name: store / name / Path(origin).name for name, origin in origins.items()}
     order: Order = _OrderUnpickler(file, places, lambda: load_suite(places[digest] / suite_path)).load()
     suite = order.plan.suite
     if "cache_dir" in suite.judge:
         # Each node has its own cache of verdicts.
         judge = {**suite.judge, "cache_dir": store.parent / "judge"}
         order = replace(order, plan=replace(order.plan, suite=replace(suite, judge=judge)))
-    return order, {str(places[each]): origin for each, origin in origins.items()}
+    return order, {str(places[name]): origin for name, origin in origins.items()}
 
 
 def new_key() -> tuple[X25519PrivateKey, bytes]:

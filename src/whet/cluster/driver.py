@@ -39,7 +39,6 @@ from whet.run.state import RunState, now
 from whet.sandbox.contract import Sandbox
 from whet.secrets import Masker
 from whet.workspace.copy import remove_tree
-from whet.workspace.trial_folder import trial_folder
 
 if TYPE_CHECKING:
     from whet.run.flow import RunKind
@@ -198,7 +197,7 @@ class Cluster(msgspec.Struct, kw_only=True):
 
 def _write(file: IO[bytes], run_dir: Path, trial: Trial) -> TrialResult:
     """Write the folders of a trial, and return its result."""
-    folder = trial_folder(trial.key)
+    folder = trial.key.folder
     result = codec.decode(file.read(int.from_bytes(file.read(4))), TrialResult)
     with tempfile.TemporaryDirectory(dir=run_dir, prefix=".coming-") as coming:
         unpack(file, Path(coming))
@@ -216,7 +215,7 @@ def _lost_attempt(trial: Trial, number: int, duration_s: float, error: NodeLost)
         number=number,
         status="errored",
         duration_s=duration_s,
-        artifact_dir=f"trials/{trial_folder(trial.key)}/{number}",
+        artifact_dir=f"trials/{trial.key.folder}/{number}",
         failure=Failure(phase=error.phase, code=error.code, cause=error.cause, message=error.message),
         value=None,
     )

@@ -97,9 +97,9 @@ def route_of(
         return "its agent takes no address of another provider"
     provider = PROVIDERS[name]
     variables = {**environ, **Options(runner.options).table("env"), **(more or {})}
-    if redirect := next((each for each in provider.elsewhere if variables.get(each)), None):
+    if redirect := next((variable for variable in provider.elsewhere if variables.get(variable)), None):
         return f"{redirect} sends it elsewhere"
-    keys = {each: variables[each].strip() for each in provider.keys if variables.get(each, "").strip()}
+    keys = {variable: variables[variable].strip() for variable in provider.keys if variables.get(variable, "").strip()}
     url = variables.get(provider.base) or provider.url or (_NOWHERE if played else None)
     if url is None:
         return f"{provider.base} is not set"

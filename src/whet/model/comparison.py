@@ -67,7 +67,7 @@ class Sampled(Struct, frozen=True, kw_only=True):
 def loads_of_side(name: str, trials: Iterable[Sampled]) -> tuple[SkillLoads, ...]:
     """Return how often the skill was loaded in *trials*, as one count for the side *name*; nothing if it has none."""
     loads = [trial.loads for trial in trials if trial.loads is not None]
-    runners = dict.fromkeys(each.runner for each in loads)
+    runners = dict.fromkeys(load.runner for load in loads)
     return (sum(loads, SkillLoads(arm=name, runner=", ".join(runners))),) if loads else ()
 
 

@@ -123,6 +123,16 @@ class Settings(Struct, frozen=True, kw_only=True):
         """How the model that plays users is asked: the table `[user]`, or else that of the judge."""
         return dict(self.user) or {name: value for name, value in self.judge.items() if name in _OF_MODELS}
 
+    @property
+    def recording_folder(self) -> Path | None:
+        """The folder that the run records cassettes into, if it does."""
+        return self.record_to or (self.cassette if self.cassette_mode == "new" else None)
+
+    @property
+    def plays_all(self) -> bool:
+        """Whether cassettes answer everything, so that no provider is asked and no key is needed."""
+        return self.cassette is not None and self.cassette_mode != "new"
+
     def is_default(self, key: str) -> bool:
         """Return whether the setting at the dotted *key* has its default."""
         return self.origins.get(key) == BUILT_IN

@@ -76,8 +76,6 @@ class Runner(Struct, frozen=True, kw_only=True):
     skills: tuple[Path, ...] = ()
 
 
-# The beginning of the note that a budget was not enforced, because the agent reports no cost.
-BUDGET_NOT_ENFORCED = "the budget was not enforced"
 # The agent that does nothing, and its runner, which is used if none is configured.
 NO_AGENT = "none"
 # The agent that plays recorded sessions again.
@@ -103,6 +101,11 @@ class TrialKey(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.suite}::{self.case}@{self.runner}/{self.arm}#{self.number}"
+
+    @property
+    def folder(self) -> str:
+        """The folder of the trial below `trials/` or `workspaces/` of the run folder."""
+        return f"{folder_name(self.case)}/{folder_name(self.runner)}/{folder_name(self.arm)}/{self.number}"
 
 
 # Case, runner and arm.

@@ -13,6 +13,8 @@ from whet.model.session import Usage
 # questions that agents are asked after the run.
 Spender = Literal["agents", "judge", "users", "interrupted", "explain"]
 SPENDERS: tuple[Spender, ...] = get_args(Spender)
+# The beginning of the note that a budget was not enforced, because the agent reports no cost.
+BUDGET_NOT_ENFORCED = "the budget was not enforced"
 
 
 class Bill(Struct, frozen=True, kw_only=True):

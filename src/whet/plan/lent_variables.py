@@ -8,9 +8,9 @@ from whet.errors import UsageError
 from whet.model.request import Settings
 from whet.model.run import Plan
 from whet.model.task import TaskSpec
+from whet.reading.paths import own_state
 from whet.reading.text import listed
 from whet.sandbox.container.environment import wanted_from_host
-from whet.sandbox.container.leftovers import own_state
 
 
 def lent_variables(

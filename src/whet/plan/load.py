@@ -23,7 +23,7 @@ from whet.model.request import RunRequest, Settings
 from whet.model.run import REPLAY, ExecutionKey, Plan, Runner, same_arms
 from whet.model.suite import NO_SKILL, SKILL, Case, Suite, edited_of, parts_of
 from whet.plan.images import check_images, image_problems
-from whet.plan.judging import asks_judge, check_judge, is_judged, user_keys
+from whet.plan.judge import asks_judge, check_judge, is_judged, user_keys
 from whet.plan.plan import make_plan, mount_problems, skill_problems, template_problems, until_decided
 from whet.plan.settings.load import load_settings, what_it_may_cost, with_found_agent
 from whet.plan.skill import bind_skill
@@ -121,7 +121,8 @@ def plan_run(inputs: RunInputs, original_suite: Suite) -> PlannedRun:
         refuse_losses(suite)
         if suite.warnings:
             raise SuiteError(suite.warnings)
-    refuse_other_differences(arms, settings.vary)
+    if arms and settings.vary:
+        refuse_other_differences(arms, settings.vary)
     make = partial(
         make_plan,
         suite,
@@ -174,20 +175,20 @@ def check_run(planned_run: PlannedRun) -> PlannedRun:
     plan, settings = planned_run.plan, planned_run.settings
     _check_agents(plan, settings)
     check_images(plan, settings)
-    check_judge(plan, settings)
+    planned_run = check_who_judges(planned_run)
     user_keys(plan)
     check_temporary(plan)
     _check_shared(plan)
-    planned_run = with_warnings_on_judge(planned_run)
     return replace(
         planned_run, notices=(*planned_run.notices, *_notices(planned_run.suite, planned_run.plan, settings))
     )
 
 
-def with_warnings_on_judge(planned_run: PlannedRun) -> PlannedRun:
-    """Return the run with its warnings on who judges whom; raises with --strict-judge if there is one."""
+def check_who_judges(planned_run: PlannedRun) -> PlannedRun:
+    """Return the run with warnings on who judges whom; raises without a judge, or at one with --strict-judge."""
     if not is_judged(planned_run.plan):
         return planned_run
+    check_judge(planned_run.plan, planned_run.settings)
     from whet.plan.who_judges import warnings_on_judge  # most runs have no judge
 
     warnings = warnings_on_judge(planned_run.plan, planned_run.settings)

@@ -15,7 +15,7 @@ from whet.model.arm import Arm, baseline_of
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Execution, Plan, Runner, in_arm
 from whet.model.suite import AS_WRITTEN, SKILL, Suite, WorkspaceSpec
-from whet.plan.settings.load import load_settings
+from whet.plan.settings.load import load_here, load_settings
 from whet.plan.settings.table import GIVEN
 from whet.record.batches import find_batch, read_batch
 from whet.record.folder import find_run_folder
@@ -182,7 +182,7 @@ class ResumedBatch(Struct, frozen=True):
 def batch_to_resume(request: RunRequest) -> ResumedBatch | None:
     """Return the runs that *request* resumes, if it names several."""
     assert request.resume is not None
-    settings = load_settings(Path.cwd(), flags=request.flags, environ=os.environ, config_file=request.config_file)
+    settings = load_here(request.flags, request.config_file)
     folder = find_batch(request.resume, settings.output_dir)
     if folder is None:
         return None

@@ -20,12 +20,10 @@ def vary_problem(word: object) -> str | None:
 
 
 def refuse_other_differences(arms: Sequence[Arm], vary: Sequence[str]) -> None:
-    """Raise if arms differ in anything but what may *vary*; without such a word they may differ in all."""
-    if not vary or len(arms) < 2:  # noqa: PLR2004 - two arms
-        return
-    first = arms[0]
+    """Raise if *arms* differ in anything but what may *vary*."""
+    first, *others = arms
     differences: list[str] = []
-    for arm in arms[1:]:
+    for arm in others:
         for name in (*first.facts(), *arm.facts()):
             fact = name.partition(" ")[0]
             if fact in vary or first.facts().get(name) == arm.facts().get(name):

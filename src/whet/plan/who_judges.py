@@ -13,7 +13,7 @@ from whet.grade.judge_settings import judge_settings, with_usual_model
 from whet.model.request import Settings
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, RunWarning
 from whet.model.suite import Check
-from whet.plan.judging import judged_checks, model_of
+from whet.plan.judge import judged_checks, model_of
 
 _FAMILIES = {
     "Claude": ("claude-*", "sonnet*", "opus*", "haiku*"),

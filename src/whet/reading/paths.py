@@ -282,3 +282,8 @@ def digest_problem(text: str) -> str | None:
 def pointer_problem(text: str) -> str | None:
     """Return why *text* is not a JSON pointer; None if it is one."""
     return None if _POINTER.fullmatch(text) else "must be a JSON pointer, such as /items/0/name"
+
+
+def own_state() -> Path:
+    """Return where this user's whet keeps what is no record; it may not exist."""
+    return Path(f"/var/tmp/whet-{os.getuid()}")  # noqa: S108 - whoever writes there checks that it is ours

@@ -140,23 +140,23 @@ def dotnet_pattern(text: str) -> Pattern:
     return read_pattern(f"/{javascript}/{''.join(sorted(flags))}")[0]
 
 
-def _translated(found: re.Match[str], *, several_lines: bool) -> str:
+def _translated(match: re.Match[str], *, several_lines: bool) -> str:
     ends = {"A": "^", "z": "$", "Z": r"(?=\n?$)"}
-    match found.lastgroup:
-        case "escaped" if found["escaped"] == "G" or (several_lines and found["escaped"] in ends):
-            raise ClaimError(f"{found[0]} of .NET has no equal in JavaScript")
+    match match.lastgroup:
+        case "escaped" if match["escaped"] == "G" or (several_lines and match["escaped"] in ends):
+            raise ClaimError(f"{match[0]} of .NET has no equal in JavaScript")
         case "escaped":
-            return ends.get(found["escaped"], found[0])
-        case "set" if "-[" in found[0]:
+            return ends.get(match["escaped"], match[0])
+        case "set" if "-[" in match[0]:
             raise ClaimError("a set without another one has no equal in JavaScript")
         case "comment":
             return ""
         case "name":
-            return f"(?<{found['name']}>"
-        case "special" if found[0] != "(?:":
-            raise ClaimError(f"{found[0]} of .NET has no equal in JavaScript")
+            return f"(?<{match['name']}>"
+        case "special" if match[0] != "(?:":
+            raise ClaimError(f"{match[0]} of .NET has no equal in JavaScript")
         case "end":
             # The end of a text is also before its last line break.
             return "$" if several_lines else r"(?=\n?$)"
         case _:
-            return found[0]
+            return match[0]

@@ -286,7 +286,7 @@ def write_document(file: Writable, info: RunInfo, results: FullResults, *, inter
     file.write(DIGEST_OPENING + hashing.digest.hexdigest().encode() + DIGEST_CLOSING)
 
 
-def _compare_arms(results: FullResults) -> tuple[tuple[WrittenLift, ...], tuple[Comparison, ...]]:
+def _read_comparisons(results: FullResults) -> tuple[tuple[WrittenLift, ...], tuple[Comparison, ...]]:
     """Return what arms say about each other; nothing if there is one."""
     if results.plan.baseline is None:
         return (), ()
@@ -296,7 +296,7 @@ def _compare_arms(results: FullResults) -> tuple[tuple[WrittenLift, ...], tuple[
 
 
 def _figures(info: RunInfo, results: FullResults, *, interrupted: bool, ended_at: str) -> RunFigures:
-    lift, comparisons = _compare_arms(results)
+    lift, comparisons = _read_comparisons(results)
     return RunFigures(
         run_id=info.run_id,
         suite=info.suite,

@@ -209,12 +209,13 @@ class _DigestBuilder:
             if case.lost_checks:
                 digest.lost_checks.add(_lost_checks_line(case))
         digest.tables = list(self._tables.values())
-        digest.loads = self._results.skill_loads
-        digest.triggers = read_triggers(self._results, self._early, self._info.run_dir)
+        digest.loads, triggers = self._results.skill_loads, self._results.triggers
+        if triggers or self._early:
+            digest.triggers = read_triggers(self._results, triggers, self._early, self._info.run_dir)
         if self._results.plan.baseline is not None:
-            from whet.report.decisions.words import compare_arms  # most runs compare nothing
+            from whet.report.decisions.words import read_decisions  # most runs compare nothing
 
-            digest.lifts, digest.comparisons, digest.stopped = compare_arms(self._results, self._info)
+            digest.lifts, digest.comparisons, digest.stopped = read_decisions(self._results, self._info)
         # The most frequent class first. Sorting keeps the order of equals.
         groups = sorted(self._groups.items(), key=lambda item: -item[1].count)
         digest.failed = [group for (is_error, _), group in groups if not is_error]

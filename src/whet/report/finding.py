@@ -30,8 +30,9 @@ from whet.model.events import (
     TurnStarted,
 )
 from whet.model.grade import PASSED_UNEXPECTEDLY, Status
-from whet.model.run import BUDGET_NOT_ENFORCED, STATE_FILE, RunInfo, TrialKey, TrialResult, turn_folder
+from whet.model.run import STATE_FILE, RunInfo, TrialKey, TrialResult, turn_folder
 from whet.model.run_events import ExecutionSummary, Results, SessionSeen
+from whet.model.spending import BUDGET_NOT_ENFORCED
 from whet.reading.text import clean, count, excerpt, fitted, middle, one_line, path_for_people
 from whet.report.reason import parted_reason
 from whet.report.screen import Screen

@@ -59,7 +59,7 @@ class TriggerReport(Struct, frozen=True, kw_only=True):
             yield f"ended early: {self.early:,} of {count(self.sessions, 'session')}; {self.saved}"
 
     def _names(self, figures: TriggerFigures) -> tuple[str, ...]:
-        arms = {each.arm for each in self.figures}
+        arms = {figures_of_arm.arm for figures_of_arm in self.figures}
         runner = one_line(figures.runner, _SHOWN)
         return (runner,) if arms == {DEFAULT} else (runner, one_line(figures.arm, _SHOWN))
 
@@ -84,12 +84,14 @@ class TriggerReport(Struct, frozen=True, kw_only=True):
         return one_line(query.case, _SHOWN), should, _loaded(query), _others(query), prompt
 
 
-def read_triggers(results: Results, early: Sequence[SessionCost], run_dir: Path) -> TriggerReport:
-    """Return what *results* say of triggers; *early* are the sessions of the run in *run_dir* that were ended early."""
+def read_triggers(
+    results: Results, figures: tuple[TriggerFigures, ...], early: Sequence[SessionCost], run_dir: Path
+) -> TriggerReport:
+    """Return what *figures* say of triggers; *early* are the sessions of the run in *run_dir* that were ended early."""
     prompts = {execution.case.id: execution.case.prompt for execution in results.plan.executions}
     ended = results.counts.get("total", 0) - results.counts.get("not-run", 0)
     return TriggerReport(
-        figures=results.triggers,
+        figures=figures,
         prompts=prompts,
         early=len(early),
         sessions=ended,

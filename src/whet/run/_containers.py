@@ -24,7 +24,7 @@ from whet.sandbox.container.sandbox import ContainerSandbox
 from whet.sandbox.container.task import TaskContainer, workdir_of
 from whet.sandbox.contract import InImage, Sandbox
 from whet.sandbox.engine import working_engine
-from whet.workspace.trial_folder import make_home, trial_folder
+from whet.workspace.make import make_home
 
 _Key: TypeAlias = tuple[str, str, str]
 
@@ -105,7 +105,7 @@ class ContainerPool(Struct):
         if _key(trial) in self._spare:
             return
         coming = replace(trial, key=replace(trial.key, number=number))
-        attempt = f"{trial_folder(coming.key)}/1"
+        attempt = f"{coming.key.folder}/1"
         spare = container.next(self.scratch / f"k{next(self._numbers)}", attempt, make_home(self.scratch))
         self._spare[_key(trial)] = (spare, self._do(spare.warm(homes)))
 

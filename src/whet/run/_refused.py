@@ -17,7 +17,7 @@ from whet.errors import (
 from whet.model.grade import Failure
 from whet.model.run import Trial
 from whet.model.suite import Suite
-from whet.plan.judging import asks_judge
+from whet.plan.judge import asks_judge
 
 _OF_RUNNERS = (KeyRefused, ProviderUnreachable, ModelRejected)
 _ENDING: dict[str, type[AttemptError]] = {error.code: error for error in (*_OF_RUNNERS, JudgeRefused, UserRefused)}

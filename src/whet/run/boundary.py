@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from whet import plugins
 from whet.errors import UsageError
 from whet.model.run import Plan, Runner
-from whet.plan.judging import is_judged
+from whet.plan.judge import is_judged
 from whet.sandbox.contract import Sandbox, why_unbounded
 
 COULD = "could read, change and delete everything that your user can"

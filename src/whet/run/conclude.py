@@ -50,7 +50,7 @@ def conclude_by_verdicts(results: JournalResults) -> Conclusion:
 
 def record_results(state: RunState) -> JournalResults:
     """Compare with the snapshots, and write results.json from the journal."""
-    outcomes = _compare_snapshots(state)
+    outcomes, hashes, ended_at = _compare_snapshots(state), _shared_hashes(state), now()
     state.journal.check(whole=True)
     # Results name the last line, so it must not be lost after them.
     state.journal.sync()
@@ -60,10 +60,10 @@ def record_results(state: RunState) -> JournalResults:
         time.monotonic() - state.began,
         outcomes,
         beside=state.spent.spending,
-        workspaces=_shared_hashes(state),
+        workspaces=hashes,
         money_over=state.stopped,
     )
-    write_results(state.info, results, interrupted=state.interrupted, ended_at=now())
+    write_results(state.info, results, interrupted=state.interrupted, ended_at=ended_at)
     for loads in results.skill_loads:
         if loads.warning:
             state.notice(loads.warning)

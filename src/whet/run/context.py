@@ -25,7 +25,7 @@ from whet.model.session import Usage
 from whet.model.suite import Ceilings, Suite
 from whet.packages.settings import bucket_keys, package_settings
 from whet.packages.task_packages import Packages
-from whet.plan.judging import judge_key, user_keys
+from whet.plan.judge import judge_keys, user_keys
 from whet.run.scratch import SkillCopies, UnpackedPrograms
 from whet.sandbox.contract import Sandbox
 from whet.secrets import Masker, can_be_hidden, secret_values
@@ -152,13 +152,10 @@ def make_masker(settings: Settings, plan: Plan) -> Masker:
     packages = {execution.workspace.package.env for execution in plan.executions if execution.workspace.package}
     arms = (dict(arm.env) for arm in plan.arms)
     environments = (*runners, *arms, *map(dict, cases | packages), *(item.env for item in bootstraps if item))
-    masker = Masker(secret_values(dict(os.environ), *environments))
-    key = judge_key(plan)
-    if key is not None and can_be_hidden(key):
-        masker.learn((key,))
-    masker.learn(tuple(key for key in user_keys(plan) if can_be_hidden(key)))
-    masker.learn(bucket_keys(package_settings(settings.packages), os.environ))
-    return masker
+    model_keys = [*judge_keys(plan), *user_keys(plan)]
+    keys_of_buckets = bucket_keys(package_settings(settings.packages), os.environ)
+    named_values = secret_values(dict(os.environ), *environments)
+    return Masker((*named_values, *filter(can_be_hidden, model_keys), *keys_of_buckets))
 
 
 # Names the folders in which the service that started this run keeps what belongs to others.

@@ -33,12 +33,12 @@ from msgspec import Struct
 from whet import exit_codes, plugins
 from whet.errors import UsageError
 from whet.gateway.gateways import require_routes
-from whet.gateway.sources.cassette_folders import foresee_cassettes, is_played, require_cassettes
+from whet.gateway.sources.cassette_folders import foresee_cassettes, require_cassettes
 from whet.model import codec
 from whet.model.request import RunRequest, Settings
 from whet.model.run import Plan, RunInfo
 from whet.plan.dry_run import dry_run_document
-from whet.plan.judging import is_judged
+from whet.plan.judge import is_judged
 from whet.plan.load import PlannedRun, check_run, load_inputs, plan_run
 from whet.plan.plan import describe_plan
 from whet.report.choose import prints_json
@@ -162,7 +162,7 @@ def _check_agents(planned_run: PlannedRun, sandbox: Sandbox, _: Masker) -> tuple
     plan, settings = planned_run.plan, planned_run.settings
     runners = [execution.runner for execution in plan.executions]
     agents = {runner.agent for runner in runners}
-    is_replay = is_played(settings)
+    is_replay = settings.plays_all
     warnings = [*require_network_off(sandbox, runners), *require_routes(runners, os.environ, sandbox, played=is_replay)]
     if any(getattr(plugins.find("agents", agent), "has_program", True) for agent in agents):
         # Only here: agents that are part of whet have no program to look for.

@@ -28,7 +28,6 @@ from whet.run.attempt.trial import not_started
 from whet.run.context import RunContext
 from whet.run.state import RunState, TrialSlots
 from whet.workspace.copy import remove_tree
-from whet.workspace.trial_folder import trial_folder
 
 RunTrial: TypeAlias = Callable[[RunContext, Trial], Awaitable[TrialResult]]
 _Work: TypeAlias = Callable[[Trial], Awaitable[None]]
@@ -141,7 +140,7 @@ async def _close(state: RunState, context: RunContext) -> None:
 def _clear_remains(context: RunContext, trial: Trial) -> None:
     """Remove what a trial that never ended left in the record; it starts anew."""
     for part in ("trials", "workspaces"):
-        remove_tree(context.run_dir / part / trial_folder(trial.key))
+        remove_tree(context.run_dir / part / trial.key.folder)
 
 
 async def _hash_files(run_dir: Path, result: TrialResult) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The scratch folder of a run, and what fills it: captured output, folders that programs unpack once, and skills."""
+"""The scratch folder of a run, and what is made in it once: folders that programs unpack into, and copies of skills."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -17,13 +17,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from whet.agents.contract import AgentCommand, Unpacking
-from whet.errors import AttemptError, OutputTooLarge, WorkspaceError
+from whet.errors import AttemptError, WorkspaceError
 from whet.model.run import Trial
 from whet.sandbox.contract import Boundary, Command, Sandbox
-from whet.secrets import MaskedStream, Masker
 from whet.workspace.copy import remove_tree
 
-_TAIL = 2000
 _PREFIX = "whet-"
 _NOTE = ".scratch"
 # As `mkdtemp` names them.
@@ -87,57 +85,6 @@ def _is_ours(path: Path) -> bool:
         return False
     is_closed = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) & 0o077 == 0
     return names_scratch(path) and is_closed and status.st_uid == os.geteuid()
-
-
-class Capture:
-    """A sink that writes output to a file, masked and limited, and passes on what it wrote."""
-
-    def __init__(
-        self, path: Path, *, masker: Masker, most_bytes: int, then: Callable[[bytes], None] | None = None
-    ) -> None:
-        self.path = path
-        self.tail = b""
-        self._stream = MaskedStream(masker)
-        self._left = most_bytes
-        self._most = most_bytes
-        self._then = then
-        self._file: int | None = None
-
-    def __call__(self, chunk: bytes) -> None:
-        """Write one piece of output; raises if there is too much."""
-        accepted_bytes = chunk[: self._left]
-        self._left -= len(accepted_bytes)
-        self._write(self._stream.feed(accepted_bytes))
-        if len(accepted_bytes) < len(chunk):
-            # The limit may have cut a secret in two; do not write its beginning either.
-            self._stream.forget()
-            raise OutputTooLarge(
-                f"printed more than {self._most} bytes and was stopped",
-                hint="raise defaults.max_output_bytes if this is what it should do",
-            )
-
-    @property
-    def written(self) -> bool:
-        """Whether there was any output."""
-        return self._file is not None
-
-    def close(self) -> None:
-        """Write what was held back and close the file."""
-        self._write(self._stream.finish())
-        if self._file is not None:
-            os.close(self._file)
-
-    def _write(self, data: bytes) -> None:
-        if not data:
-            return
-        if self._file is None:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._file, view) :]
-        self.tail = (self.tail + data)[-_TAIL:]
-        if self._then:
-            self._then(data)
 
 
 class UnpackedPrograms(Struct):

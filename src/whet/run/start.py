@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from whet.errors import RecordUnwritten
-from whet.gateway.sources.cassette_folders import recording_folder
 from whet.model.events import Event
 from whet.model.request import RunRequest, Settings
 from whet.model.run import Plan, RunInfo, Trial
@@ -68,6 +67,8 @@ class ReadyRun(Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
     masker: Masker
     snapshots: SnapshotFile | None
+    # Whether any trial runs in a container.
+    contained: bool
     warnings: tuple[str, ...]
 
 
@@ -87,8 +88,8 @@ def ready_run(
         doubts = ready(sandbox, masker)
     if planned_run.earlier is not None:
         planned_run.earlier.check(planned_run.plan, settings)
-    inside = needs_containers(plan, settings)
-    weak = unenforced_limits(settings.container) if inside else weaknesses(settings.ceilings)
+    contained = needs_containers(plan, settings)
+    weak = unenforced_limits(settings.container) if contained else weaknesses(settings.ceilings)
     warnings = (note, fewer, weak, *settings.notices, *planned_run.notices, *doubts)
     return ReadyRun(
         planned=planned_run,
@@ -96,6 +97,7 @@ def ready_run(
         sandbox=sandbox,
         masker=masker,
         snapshots=snapshots,
+        contained=contained,
         warnings=tuple(warning for warning in warnings if warning),
     )
 
@@ -164,11 +166,10 @@ def start_run(
 
 
 def _open_pool_if_needed(ready: ReadyRun, run_dir: Path, scratch: Path, stack: ExitStack) -> ContainerPool | None:
-    settings = ready.planned.settings
-    if not needs_containers(ready.plan, settings):
+    if not ready.contained:
         return None
     log = partial(keep_image_log, run_dir, ready.masker)
-    return open_container_pool(settings, run_dir, scratch, log, stack)
+    return open_container_pool(ready.planned.settings, run_dir, scratch, log, stack)
 
 
 def open_container_pool(
@@ -211,6 +212,8 @@ def fit_open_files(plan: Plan) -> tuple[Plan, str | None]:
 
 def _find_snapshots(settings: Settings, request: RunRequest) -> SnapshotFile | None:
     """Read the snapshots to compare with; a file that cannot be read is found before anything starts."""
+    if settings.snapshots is None and not request.update_snapshots:
+        return None
     default_dir = settings.file.parent if settings.file else Path.cwd()
     rule = snapshot_rule(
         settings.snapshots, default_dir=default_dir, update=request.update_snapshots, environ=os.environ
@@ -234,7 +237,7 @@ def open_reporters(planned_run: PlannedRun) -> AbstractContextManager[Reporters]
 @contextmanager
 def _alone(planned_run: PlannedRun) -> Iterator[None]:
     """Keep other runs out of the project, if trials work in it itself, and out of the folder that cassettes go to."""
-    project, recordings = planned_run.plan.executions[0].workspace.cwd, recording_folder(planned_run.settings)
+    project, recordings = planned_run.plan.executions[0].workspace.cwd, planned_run.settings.recording_folder
     with ExitStack() as stack:
         if planned_run.request.in_place and project is not None:
             why = "it works in place there: wait until it has ended, or leave out --in-place"
@@ -250,15 +253,16 @@ def _open_record(planned_run: PlannedRun, masker: Masker) -> Path:
     settings, plan, earlier = planned_run.settings, planned_run.plan, planned_run.earlier
     if earlier is not None:
         return earlier.run_dir
+    setting_rows, shard = describe(settings), _shard(planned_run)
     run_dir = folders.create_run_folder(settings.output_dir)
     sources = sources_of(plan, settings, planned_run.request.more_reporters)
     with folders.writing(run_dir):
         run_file = replace(
-            run_facts(planned_run.request, describe(settings), plan, version=__version__),
+            run_facts(planned_run.request, setting_rows, plan, version=__version__),
             measured=measure(plan, settings, sources),
             sources=write_sources(run_dir, sources),
             contents=keep_contents(run_dir, plan, sources, masker.text),
-            shard=_shard(planned_run),
+            shard=shard,
         )
     write_run_file(run_dir, planned_run.origin.added_to(run_file), masker.tree)
     folders.point_latest(run_dir)

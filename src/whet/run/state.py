@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from whet.gateway.sessions import SessionSpending
 from whet.model.request import Settings
-from whet.model.run import BUDGET_NOT_ENFORCED, Plan, RunInfo, Trial, TrialKey
+from whet.model.run import Plan, RunInfo, Trial, TrialKey
 from whet.model.run_events import Looked, Notice, RunEvent, TrialEnded
-from whet.model.spending import Spending
+from whet.model.spending import BUDGET_NOT_ENFORCED, Spending
 from whet.record.journal.chain import is_done
 from whet.record.journal.journal import Journal, SpendingFile
 from whet.record.snapshots import SnapshotFile

@@ -88,8 +88,8 @@ class InImage(Struct, frozen=True, kw_only=True):
     @property
     def labels(self) -> tuple[str, ...]:
         """The options that label a container."""
-        given = {"run": self.run, "attempt": self.attempt, "owner": self.owner}
-        return tuple(part for name, value in given.items() for part in ("--label", f"whet.{name}={value}"))
+        values = {"run": self.run, "attempt": self.attempt, "owner": self.owner}
+        return tuple(part for name, value in values.items() for part in ("--label", f"whet.{name}={value}"))
 
 
 # Receives output as it arrives. Raising ends the process and everything it started; the caller gets the exception.
@@ -228,14 +228,14 @@ def find_program(command: Command) -> str:
     """Return the full path of the program, looked up as the command would; raises if it is missing."""
     name = command.argv[0]
     if os.sep in name:
-        found = str(command.cwd / name) if is_there(command.cwd / name) else None
+        path = str(command.cwd / name) if is_there(command.cwd / name) else None
     else:
-        found = shutil.which(name, path=command.env.get("PATH", os.defpath))
-    if found is None:
+        path = shutil.which(name, path=command.env.get("PATH", os.defpath))
+    if path is None:
         raise no_program(name)
-    if not os.access(found, os.X_OK):
+    if not os.access(path, os.X_OK):
         raise AgentNotStarted(f'"{name}" cannot be executed: Permission denied')
-    return found
+    return path
 
 
 def no_program(name: str) -> AgentNotFound:

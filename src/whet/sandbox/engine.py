@@ -128,10 +128,10 @@ class Engine(Struct, frozen=True):
         """Return the state of a container as the engine has it; empty if there is none."""
         said = await self.call("container", "inspect", "--format", "{{json .State}}", name)
         try:
-            found = json.loads(said.out) if said.ok else {}
+            facts = json.loads(said.out) if said.ok else {}
         except ValueError:
-            found = {}
-        return found if isinstance(found, dict) else {}
+            facts = {}
+        return facts if isinstance(facts, dict) else {}
 
     async def inspected(self, name: str, part: str, *options: str) -> str:
         """Return one part of what the engine knows of a container; empty if there is none."""
@@ -201,8 +201,8 @@ def find_engine(wanted: str | None) -> Engine:
     """Return the engine that the settings name, or the first that is installed; raises `UsageError` if none is."""
     names = (wanted,) if wanted else ENGINES
     for name in names:
-        if found := shutil.which(name):
-            return Engine(found)
+        if program := shutil.which(name):
+            return Engine(program)
     if wanted:
         raise UsageError(f"run.container: there is no program {wanted}", hint=_INSTALL)
     raise UsageError("neither podman nor docker is installed", hint=_INSTALL)

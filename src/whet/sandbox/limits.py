@@ -126,12 +126,12 @@ def holding(ceilings: Ceilings, timeout_s: float | None) -> Iterator[Hold]:
     if not ceilings:
         yield Hold(ceilings)
         return
-    found = places(ceilings)
-    if not found:
+    group_places = places(ceilings)
+    if not group_places:
         yield _ByProcess(ceilings, timeout_s)
         return
     try:
-        group = ControlGroups(found)
+        group = ControlGroups(group_places)
     except OSError as error:
         raise SandboxError(f"cannot make a control group for the ceilings: {error}") from error
     try:

@@ -96,14 +96,14 @@ def worded(pattern: str, words: str) -> str:
     return pattern
 
 
-def _message(found: Mapping[str, Any], kind: type[BaseModel] | None) -> str:
-    mistake, value = found["type"], found.get("input")
-    context = dict(found.get("ctx") or {})
+def _message(problem: Mapping[str, Any], kind: type[BaseModel] | None) -> str:
+    mistake, value = problem["type"], problem.get("input")
+    context = dict(problem.get("ctx") or {})
     if mistake == "missing":
         return "is missing"
     if mistake == "extra_forbidden":
-        fields = _known_at(kind, found["loc"]) if kind else ()
-        hint = did_you_mean(str(found["loc"][-1]), fields) or (
+        fields = _known_at(kind, problem["loc"]) if kind else ()
+        hint = did_you_mean(str(problem["loc"][-1]), fields) or (
             f"known: {', '.join(fields)}" if fields else "leave it out"
         )
         return f"is not a known field; {hint}"
@@ -117,7 +117,7 @@ def _message(found: Mapping[str, Any], kind: type[BaseModel] | None) -> str:
         expectation = _MUST_BE[mistake].format(**context, words=words).replace("'", '"')
         return f"must be {expectation}, not {shown(value)}"
     # A check of ours says it in its own words.
-    return str(context["error"]) if mistake == "value_error" else f"is not valid: {found['msg']}"
+    return str(context["error"]) if mistake == "value_error" else f"is not valid: {problem['msg']}"
 
 
 def _known_at(kind: type[BaseModel], places: Sequence[str | int]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from whet.errors import UsageError
 from whet.model.request import Settings
 from whet.packages.settings import Buckets, PackageLimits, PackageSettings
-from whet.plan.judging import find_judge
+from whet.plan.judge import find_judge
 from whet.service.database import CONNECTIONS, STATUSES, Database
 from whet.service.quotas import Quota
 from whet.suites.evals.documents import Need

@@ -211,7 +211,7 @@ class Runs:
         suite_views = of_suite(views, suite)
         if not suite_views:
             raise Missing(f'there is no run of the suite "{suite}"')
-        return history_document(suite, suite_views)
+        return history_document(suite, suite_views, self._improve.accepted())
 
     def file(self, path: str) -> BinaryIO:
         """Open the file at an address; raises `Missing`."""

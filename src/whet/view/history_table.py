@@ -31,6 +31,7 @@ from whet.report.screen import Screen, Style
 from whet.report.spent import spending_text
 from whet.view.addresses import Missing, Runs
 from whet.view.history.documents import DecidedChange, HistoryDocument, HistoryPoint
+from whet.view.improve.page import ImproveRuns
 
 _FLAKY_SHOWN = 10
 _DIGITS = 8
@@ -49,9 +50,11 @@ _STYLES: dict[Decision, Style] = {"better": "good", "worse": "bad"}
 _WORDS: dict[Decision, str] = {"better": "better", "worse": "worse", "not-worse": "not worse", "inconclusive": ""}
 
 
-def find_histories(suites: Sequence[str], folders: Sequence[Path]) -> list[HistoryDocument]:
+def find_histories(
+    suites: Sequence[str], folders: Sequence[Path], improve: ImproveRuns | None = None
+) -> list[HistoryDocument]:
     """Return the histories of those *suites* that were run, by their paths or names; refuses if none was."""
-    runs = Runs("", lambda: folders)
+    runs = Runs("", lambda: folders, improve=improve)
     histories = [history for suite in suites if (history := _find(suite, runs)) is not None]
     if not histories:
         raise UsageError(
@@ -79,6 +82,10 @@ def history_lines(history: HistoryDocument, screen: Screen) -> Iterator[str]:
         change = _change(point.changed)
         text = line.removesuffix(change)
         yield f"  {text}{screen.paint(change, _STYLES.get(point.changed.verdict) if point.changed else None)}"
+    yield from (
+        f"  {screen.paint('accepted', 'good')}  the skill of run {number} is the version that {improve_run} accepted"
+        for number, improve_run in _accepted(history)
+    )
     yield from _grid(history, screen)
     if history.flaky:
         yield ""
@@ -93,6 +100,15 @@ def history_lines(history: HistoryDocument, screen: Screen) -> Iterator[str]:
         yield from (f"  {line}" for line in aligned(rows))
         if len(history.flaky) > _FLAKY_SHOWN:
             yield f"  and {count(len(history.flaky) - _FLAKY_SHOWN, 'more case')}: --json lists them"
+
+
+def _accepted(history: HistoryDocument) -> Iterator[tuple[int, str]]:
+    """Yield the first run on each version that an improve run has accepted, by its number."""
+    before = None
+    for number, point in enumerate(history.points, 1):
+        if point.accepted_by is not None and point.accepted_by != before:
+            yield number, point.accepted_by
+        before = point.accepted_by
 
 
 def _fitting(table: Sequence[Sequence[str]], columns: int | None) -> list[tuple[str, ...]]:

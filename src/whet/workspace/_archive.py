@@ -50,22 +50,22 @@ class Archive:
 
     def _take(self, file: tarfile.TarFile, path: str) -> str | None:
         """Add one path; return why if it cannot be added."""
-        found = self._tree.stat(path)
-        if found is None:
+        status = self._tree.stat(path)
+        if status is None:
             return "there is nothing at this path"
         entry = tarfile.TarInfo(self.named(path))
-        entry.mode = stat.S_IMODE(found.st_mode)
+        entry.mode = stat.S_IMODE(status.st_mode)
         data = b""
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             target = self._tree.link(path)
             entry.type, entry.linkname = tarfile.SYMTYPE, self._masker.text(target)
             masked = entry.linkname != target
-        elif not stat.S_ISREG(found.st_mode):
+        elif not stat.S_ISREG(status.st_mode):
             return "it is neither a file nor a link"
-        elif found.st_size > min(_LARGEST_FILE, self._left):
-            return f"it has {found.st_size:,} bytes, which is too large to record"
+        elif status.st_size > min(_LARGEST_FILE, self._left):
+            return f"it has {status.st_size:,} bytes, which is too large to record"
         else:
-            content = self._tree.read(path, found.st_size)
+            content = self._tree.read(path, status.st_size)
             data = self._masker.data(content)
             masked = data != content
         if masked or entry.name != path:

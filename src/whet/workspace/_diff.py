@@ -51,9 +51,9 @@ class FileState(NamedTuple):
     ctime_ns: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> FileState:
+    def of(cls, status: os.stat_result) -> FileState:
         """Return the entry for a stat result."""
-        return cls(found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return cls(status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 class Inventory(Struct):
@@ -177,16 +177,16 @@ def _next_data(fd: int, at: int, size: int) -> int:
 
 
 def describe_changes(
-    found: Differences, old: Inventory, new: Inventory, *, before: Callable[[str], Tree | None], after: Tree
+    differences: Differences, old: Inventory, new: Inventory, *, before: Callable[[str], Tree | None], after: Tree
 ) -> Changes:
-    """Return the changes that *found* lists, with a diff; *before* returns the tree with the old content of a path."""
-    if not found and not new.unread:
+    """Return the changes in *differences*, with a diff; *before* returns the tree with the old content of a path."""
+    if not differences and not new.unread:
         return Changes()
     budget = _Budget(_MAX_PAIRS_TOGETHER)
     parts: list[str] = []
     room = MAX_DIFF_CHARACTERS
     hidden = 0
-    for path in sorted((*found.created, *found.modified, *found.deleted)):
+    for path in sorted((*differences.created, *differences.modified, *differences.deleted)):
         was, now = old.files.get(path), new.files.get(path)
         versions = was and FileVersion(was, before(path)), now and FileVersion(now, after)
         part = "" if hidden else "".join(f"{line}\n" for line in _shown(path, *versions, budget))
@@ -199,9 +199,9 @@ def describe_changes(
         parts.append(f"{hidden} more changed {'file is' if hidden == 1 else 'files are'} not shown\n")
     parts += [f"Folder {path!r} cannot be read\n" for path in _escaped(new.unread)]
     return Changes(
-        created=_escaped(found.created),
-        modified=_escaped(found.modified),
-        deleted=_escaped(found.deleted),
+        created=_escaped(differences.created),
+        modified=_escaped(differences.modified),
+        deleted=_escaped(differences.deleted),
         diff="".join(parts),
     )
 

@@ -97,8 +97,8 @@ class SharedWorkspace(Workspace):
             except TooManyFiles:
                 raise self.refuse_overfull() from None
             here = Tree(self.path, follow=self._given)
-            found = compare(self._old, new, lambda path, was, now: self._is_same(path, was, now, here))
-            return describe_changes(found, self._old, new, before=self._before, after=here)
+            differences = compare(self._old, new, lambda path, was, now: self._is_same(path, was, now, here))
+            return describe_changes(differences, self._old, new, before=self._before, after=here)
 
     def keep(self, destination: Path) -> None:
         """Move the folder to *destination*, without sockets, fifos and devices; copy it if the user named it."""
@@ -162,8 +162,8 @@ class FolderWorkspace(SharedWorkspace):
             return
         with explained("cannot mark workspace", self.path):
             now = self._inventory()
-            found = compare(self._made, now, lambda _, old, new: old == new)
-            changed = frozenset((*found.created, *found.modified))
+            differences = compare(self._made, now, lambda _, old, new: old == new)
+            changed = frozenset((*differences.created, *differences.modified))
             if changed:
                 remove_tree(self._side)
                 self._side.mkdir()

@@ -123,8 +123,8 @@ class _Copier:
             self.inventory.files[src.path(step)] = FileState.of(made)
 
 
-def _is_open(found: os.stat_result) -> bool:
-    return bool(found.st_mode & stat.S_IWUSR)
+def _is_open(status: os.stat_result) -> bool:
+    return bool(status.st_mode & stat.S_IWUSR)
 
 
 def _copy_file(step: WalkStep, src_fd: int, dst_fd: int, *, force: bool, more: int) -> os.stat_result:
@@ -144,33 +144,33 @@ def _finish(fd: int, like: os.stat_result, more: int) -> None:
 
 
 def _copy_bytes(source: int, copy: int) -> None:
-    found = os.fstat(source)
-    if not found.st_size:
+    status = os.fstat(source)
+    if not status.st_size:
         return
     with suppress(OSError):
         fcntl.ioctl(copy, _FICLONE, source)
         return
-    for start, end in extents(source, found):
+    for start, end in extents(source, status):
         _copy_range(source, copy, start, end)
-    if os.fstat(copy).st_size < found.st_size:
+    if os.fstat(copy).st_size < status.st_size:
         # The file ends with a hole.
-        os.ftruncate(copy, found.st_size)
+        os.ftruncate(copy, status.st_size)
 
 
-def extents(fd: int, found: os.stat_result) -> Iterator[tuple[int, int]]:
+def extents(fd: int, status: os.stat_result) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each run of data in a file, without its holes."""
-    if found.st_blocks * _BLOCK >= found.st_size:
-        yield 0, found.st_size
+    if status.st_blocks * _BLOCK >= status.st_size:
+        yield 0, status.st_size
         return
     at = 0
-    while at < found.st_size:
+    while at < status.st_size:
         try:
             start = os.lseek(fd, at, os.SEEK_DATA)
             at = os.lseek(fd, start, os.SEEK_HOLE)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return
-            start, at = at, found.st_size
+            start, at = at, status.st_size
         yield start, at
 
 

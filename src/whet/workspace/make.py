@@ -1,4 +1,4 @@
-"""Make the workspaces of a run, shared or isolated, by the cheapest way, and put skills into them."""
+"""Make the workspaces of a run, shared or isolated, by the cheapest way, and the homes of its agents; place skills."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from whet.workspace.repositories import make_whole, stored_elsewhere
 from whet.workspace.walk import explained, identities, is_empty, is_inside
 
 MANIFEST = "SKILL.md"
+_home_numbers = count(1)
 
 
 class Workspaces:
@@ -175,6 +176,18 @@ class Workspaces:
             copy_tree(self._whole(template, self._repositories(template)), path, own=self._own)
 
 
+def make_home(scratch: Path) -> tuple[Path, Path]:
+    """Make a home and a temporary folder for an agent."""
+    number = next(_home_numbers)
+    home, temporary = scratch / f"h{number}", scratch / f"t{number}"
+    try:
+        home.mkdir()
+        temporary.mkdir()
+    except OSError as error:
+        raise WorkspaceError(f"cannot make a home for the agent: {error}") from error
+    return home, temporary
+
+
 @cache
 def _outermost(template: Path, folders: tuple[Path, ...]) -> tuple[Path, ...]:
     root = template.resolve()
@@ -242,8 +255,8 @@ def skills_in(workspace: Path) -> tuple[str, ...]:
     # Most workspaces have none, and a pattern would look at every place before it says so.
     there = set(os.listdir(workspace))
     holders = [holder for holder in AGENT_FOLDERS if holder in there]
-    found = (path for holder in holders for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
-    return tuple(str(path.parent.relative_to(workspace)) for path in found)
+    paths = (path for holder in holders for path in sorted((workspace / holder).glob(f"skill*/*/{MANIFEST}")))
+    return tuple(str(path.parent.relative_to(workspace)) for path in paths)
 
 
 def described(folder: Path) -> MadeSkill:

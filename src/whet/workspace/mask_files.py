@@ -146,9 +146,9 @@ class _MaskingWalk:
         hide = [False] * len(names)
         for begin, end in self._masker.found(b"/".join(names)):
             at = 0
-            for number, each in enumerate(names):
-                hide[number] |= begin < at + len(each) and at < end
-                at += len(each) + 1
+            for number, part in enumerate(names):
+                hide[number] |= begin < at + len(part) and at < end
+                at += len(part) + 1
         for folder, hidden in zip(self._above[-_TOGETHER:], hide, strict=False):
             folder.hide |= hidden
         return hide[-1]
@@ -158,7 +158,7 @@ class _MaskingWalk:
         # The name has only a part of a secret, so masking did not change it.
         wanted = masked if masked != name else HIDDEN
         numbered = (wanted if number == 1 else f"{wanted}-{number}" for number in count(1))
-        new = next(each for each in numbered if not _is_there(each, fd))
+        new = next(candidate for candidate in numbered if not _is_there(candidate, fd))
         os.rename(name, new, src_dir_fd=fd, dst_dir_fd=fd)
 
     def _masked(self, text: str) -> str:

@@ -132,15 +132,15 @@ class OverlayWorkspace(Workspace):
             def same(path: str, before: FileState, after: FileState) -> bool:
                 return alike(path, FileVersion(before, self._base), FileVersion(after, above))
 
-            for path in [each for each in old.files if each not in new.files and self._is_seen(each)]:
+            for path in [old_path for old_path in old.files if old_path not in new.files and self._is_seen(old_path)]:
                 del old.files[path]
-            found = compare(old, new, same)
-            return describe_changes(found, old, new, before=lambda _: self._base, after=above)
+            differences = compare(old, new, same)
+            return describe_changes(differences, old, new, before=lambda _: self._base, after=above)
 
     def _is_seen(self, path: str) -> bool:
         """Return whether a file is visible in the workspace: then it is not deleted, whatever the layers say."""
-        found = Tree(self.path).stat(path)
-        return found is not None and not stat.S_ISDIR(found.st_mode)
+        status = Tree(self.path).stat(path)
+        return status is not None and not stat.S_ISDIR(status.st_mode)
 
     def keep(self, destination: Path) -> None:
         """Copy what the agent saw, because other processes cannot see the mount."""
@@ -235,11 +235,11 @@ def _hides(fd: int, below: os.stat_result | None) -> bool:
 
 def _files_at(base: Tree, path: str) -> dict[str, FileState]:
     """Return what *base* has at *path*: a file, or everything in a folder."""
-    found = base.stat(path)
-    if found is None:
+    status = base.stat(path)
+    if status is None:
         return {}
-    if not stat.S_ISDIR(found.st_mode):
-        return {path: FileState.of(found)}
+    if not stat.S_ISDIR(status.st_mode):
+        return {path: FileState.of(status)}
     if path in GIT:
         return {}
     with DirectoryWalk(base.root, follow=True) as place:
@@ -248,8 +248,8 @@ def _files_at(base: Tree, path: str) -> dict[str, FileState]:
         return take_inventory(place).files
 
 
-def _is_whiteout(found: os.stat_result) -> bool:
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+def _is_whiteout(status: os.stat_result) -> bool:
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
 def _is_opaque(fd: int) -> bool:

@@ -48,9 +48,9 @@ def keep_protected(workspace: Path, wanted: ProtectedPaths, store: Path) -> tupl
     """Copy the protected files into the folder *store*, which the agent must not reach."""
     store.mkdir(parents=True, exist_ok=True)
     kept = [
-        _kept(workspace, path, found, store / str(number))
-        for number, (path, found) in enumerate(_scan(workspace, wanted))
-        if stat.S_ISLNK(found.st_mode) or stat.S_ISREG(found.st_mode)
+        _kept(workspace, path, status, store / str(number))
+        for number, (path, status) in enumerate(_scan(workspace, wanted))
+        if stat.S_ISLNK(status.st_mode) or stat.S_ISREG(status.st_mode)
     ]
     folders = sorted({folder for item in kept for folder in _parents(item.path)})
     modes = (stat.S_IMODE((workspace / folder).lstat().st_mode) for folder in folders)
@@ -101,12 +101,12 @@ def _scan(workspace: Path, wanted: ProtectedPaths) -> Iterator[tuple[str, os.sta
         folder = folders.pop()
         for entry in _entries(workspace / folder):
             path = f"{folder}{entry.name}"
-            found = entry.stat(follow_symlinks=False)
-            if stat.S_ISDIR(found.st_mode):
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
                 if wanted.leads_to(path):
                     folders.append(f"{path}/")
-            elif wanted.holds(path) or (stat.S_ISLNK(found.st_mode) and wanted.guards(path)):
-                yield path, found
+            elif wanted.holds(path) or (stat.S_ISLNK(status.st_mode) and wanted.guards(path)):
+                yield path, status
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -117,21 +117,21 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return list(os.scandir(folder))
 
 
-def _kept(workspace: Path, path: str, found: os.stat_result, copy: Path) -> ProtectedItem:
-    mode = stat.S_IMODE(found.st_mode)
-    if stat.S_ISLNK(found.st_mode):
+def _kept(workspace: Path, path: str, status: os.stat_result, copy: Path) -> ProtectedItem:
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISLNK(status.st_mode):
         return ProtectedItem(path=path, mode=mode, target=str((workspace / path).readlink()))
     with open_file(str(workspace / path)) as source, copy.open("wb") as target:
         shutil.copyfileobj(source, target)
     return ProtectedItem(path=path, mode=mode, copy=str(copy), digest=_digest(copy))
 
 
-def _is_same(workspace: Path, item: ProtectedItem, found: os.stat_result | None) -> bool:
-    if found is None or stat.S_ISLNK(found.st_mode) != (item.target is not None):
+def _is_same(workspace: Path, item: ProtectedItem, status: os.stat_result | None) -> bool:
+    if status is None or stat.S_ISLNK(status.st_mode) != (item.target is not None):
         return False
     if item.target is not None:
         return str((workspace / item.path).readlink()) == item.target
-    if not stat.S_ISREG(found.st_mode) or stat.S_IMODE(found.st_mode) != item.mode:
+    if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) != item.mode:
         return False
     return _digest(workspace / item.path) == item.digest
 
@@ -253,24 +253,24 @@ def _resolved(path: Path | str) -> tuple[str, int]:
 def take_before(workspace: Path, paths: Iterable[str], *, digests: Iterable[str]) -> dict[str, Before]:
     """Return what is at *paths*, with digests of those in *digests*."""
     wanted = set(digests)
-    found = {}
+    states = {}
     for path in paths:
         here = find(workspace, path)
-        found[path] = Before(kind=here.kind, digest=digest_of(here) if path in wanted else None)
-    return found
+        states[path] = Before(kind=here.kind, digest=digest_of(here) if path in wanted else None)
+    return states
 
 
-def digest_of(found: PathState) -> str | None:
+def digest_of(state: PathState) -> str | None:
     """Return a digest of a file, or of everything in a folder: names, links and contents.
 
     Leaves out the `.git` folder of the workspace itself, as the list of changes does.
     """
-    if found.real is None:
+    if state.real is None:
         return None
-    if found.kind == "file":
-        return hash_file(found.real).hex()
-    skip = GIT if found.whole else frozenset[str]()
-    return _folder(Path(found.real), skip) if found.kind == "folder" else None
+    if state.kind == "file":
+        return hash_file(state.real).hex()
+    skip = GIT if state.whole else frozenset[str]()
+    return _folder(Path(state.real), skip) if state.kind == "folder" else None
 
 
 def _folder(folder: Path, skip: frozenset[str]) -> str:

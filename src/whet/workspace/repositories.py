@@ -64,9 +64,9 @@ def _set_worktree(repository: Path) -> None:
 
 def _find_elsewhere(template: Path, folder: PurePosixPath) -> Iterator[tuple[str, Path]]:
     git = template / folder / ".git"
-    found = _elsewhere(template, git)
-    if found is not None:
-        yield str(folder), found
+    stores = _elsewhere(template, git)
+    if stores is not None:
+        yield str(folder), stores
     modules = template / folder / ".gitmodules"
     if not modules.is_file() or modules.is_symlink():
         return

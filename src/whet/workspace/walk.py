@@ -102,18 +102,18 @@ def _items(place: DirectoryWalk, folders: list[WalkStep], skip: frozenset[str], 
     with os.scandir(place.fd) as entries:
         for entry in entries:
             try:
-                found = entry.stat(follow_symlinks=False)
+                status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
             except PermissionError:
                 yield WalkStep("unread", entry.name, os.fstat(place.fd))
                 continue
-            if (found.st_dev, found.st_ino) in own:
+            if (status.st_dev, status.st_ino) in own:
                 continue
-            if not stat.S_ISDIR(found.st_mode):
-                yield WalkStep("item", entry.name, found)
+            if not stat.S_ISDIR(status.st_mode):
+                yield WalkStep("item", entry.name, status)
             elif entry.name not in skip:
-                folders.append(WalkStep("enter", entry.name, found))
+                folders.append(WalkStep("enter", entry.name, status))
 
 
 class _Level(Struct):
@@ -198,8 +198,8 @@ class DirectoryWalk:
         """Close a folder far above; `_wake` opens it again."""
         if level.fd == _CLOSED:
             return
-        found = os.fstat(level.fd)
-        level.identity = (found.st_dev, found.st_ino)
+        status = os.fstat(level.fd)
+        level.identity = (status.st_dev, status.st_ino)
         os.close(level.fd)
         level.fd = _CLOSED
 
@@ -208,8 +208,8 @@ class DirectoryWalk:
         if level.fd != _CLOSED:
             return
         fd = os.open("..", _FOLDER, dir_fd=below)
-        found = os.fstat(fd)
-        if (found.st_dev, found.st_ino) != level.identity:
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) != level.identity:
             os.close(fd)
             raise OSError(errno.ESTALE, "a folder was moved while it was read")
         level.fd = fd
@@ -324,12 +324,12 @@ def is_below(path: str, folder: str) -> bool:
 
 def identities(folders: Iterable[Path]) -> Folders:
     """Return the device and inode of each of *folders* that exists."""
-    found: set[tuple[int, int]] = set()
+    pairs: set[tuple[int, int]] = set()
     for folder in folders:
         with suppress(OSError):
             seen = folder.stat()
-            found.add((seen.st_dev, seen.st_ino))
-    return frozenset(found)
+            pairs.add((seen.st_dev, seen.st_ino))
+    return frozenset(pairs)
 
 
 @contextmanager

@@ -94,19 +94,19 @@ def _mark(manifest: Path, word: str) -> None:
 
 def marked_front(start: bytes, word: str) -> bytes:
     """Return the start of a SKILL.md with *word* in its metadata, or as it is if its meaning would change otherwise."""
-    found = _FRONT.match(start)
-    before = _read(found[2]) if found else None
-    if found is None or before is None:
+    match = _FRONT.match(start)
+    before = _read(match[2]) if match else None
+    if match is None or before is None:
         return start
     known = before.get("metadata")
     if (known is not None and not isinstance(known, dict)) or _KEY in (known or ()):
         return start
     wanted = {**before, "metadata": {**(known or {}), _KEY: word}}
     item = f"{_KEY}: {word}".encode()
-    add = found[2] + b"metadata:" + found[1] + b"  " + item + found[1]
-    for front in _drafts(found[2], found[1], item) if "metadata" in before else (add,):
+    add = match[2] + b"metadata:" + match[1] + b"  " + item + match[1]
+    for front in _drafts(match[2], match[1], item) if "metadata" in before else (add,):
         if _read(front) == wanted:
-            return start[: found.start(2)] + front + start[found.end(2) :]
+            return start[: match.start(2)] + front + start[match.end(2) :]
     return start
 
 
@@ -132,14 +132,14 @@ def _read(front: bytes) -> dict[str, Any] | None:
 def shown_in(folder: Path, words: Iterable[str], *, but: Collection[str] = ()) -> dict[str, str]:
     """Return which of *words* the files of *folder* hold, each with the name of the first file that does."""
     wanted = [word.encode() for word in dict.fromkeys(words)]
-    found: dict[str, str] = {}
+    places_by_word: dict[str, str] = {}
     if not wanted:
-        return found
+        return places_by_word
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         if place.name not in but and place.is_file() and not place.is_symlink():
             for word in _held(place, wanted):
-                found.setdefault(word.decode(), place.name)
-    return found
+                places_by_word.setdefault(word.decode(), place.name)
+    return places_by_word
 
 
 def _held(file: Path, words: list[bytes]) -> set[bytes]:

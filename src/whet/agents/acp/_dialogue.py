@@ -173,8 +173,10 @@ class AcpDialogue:
 
 
 def _message(method: str, params: BaseModel | dict[str, Any], number: int | None = None) -> bytes:
-    given = params if isinstance(params, dict) else params.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return _line(**({} if number is None else {"id": number}), method=method, params=given)
+    plain_params = (
+        params if isinstance(params, dict) else params.model_dump(mode="json", by_alias=True, exclude_none=True)
+    )
+    return _line(**({} if number is None else {"id": number}), method=method, params=plain_params)
 
 
 def _line(**fields: Any) -> bytes:

@@ -291,8 +291,8 @@ def trouble_kind(error: dict[str, Any]) -> tuple[TroubleKind, int | None]:
         return "auth", None
     inner = table(parse(as_text(error.get("message")).encode("utf-8", "replace")), "error")
     known = [number(each, key) for each in (data, inner, error) for key in (*_STATUS_KEYS, "code")]
-    found = _STATUS.search(said)
-    statuses = [*(each for each in known if each in _HTTP_ERRORS), *([int(found[1])] if found else [])]
+    match = _STATUS.search(said)
+    statuses = [*(each for each in known if each in _HTTP_ERRORS), *([int(match[1])] if match else [])]
     status = next((each for each in statuses if each in _HTTP_ERRORS), None)
     by_words = next((kind for pattern, kind in _MESSAGES if pattern.search(said)), None)
     names = [_name(look(data, key)) for key in _NAMED_BY]

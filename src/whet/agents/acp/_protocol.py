@@ -26,8 +26,8 @@ def chosen(allowed: bool, request: dict[str, Any]) -> str | None:
     """Return the option to select: for this one time if there is such an option, so that every use is asked for."""
     wanted = ("allow_once", "allow_always") if allowed else ("reject_once", "reject_always")
     options = [table(option) for option in rows(request, "options")]
-    found = [text(option, "optionId") for kind in wanted for option in options if option.get("kind") == kind]
-    return next(filter(None, found), None)
+    option_ids = [text(option, "optionId") for kind in wanted for option in options if option.get("kind") == kind]
+    return next(filter(None, option_ids), None)
 
 
 def answer_id(seen: dict[str, Any]) -> int | None:
@@ -40,8 +40,8 @@ def answer_id(seen: dict[str, Any]) -> int | None:
 def model_option(session: dict[str, Any]) -> dict[str, Any] | None:
     """Return the option by which a new session lets its model be chosen."""
     options = [table(option) for option in rows(session, "configOptions")]
-    found = (option for option in options if "model" in (option.get("category"), option.get("id")))
-    return next((option for option in found if text(option, "id")), None)
+    model_options = (option for option in options if "model" in (option.get("category"), option.get("id")))
+    return next((option for option in model_options if text(option, "id")), None)
 
 
 def protocol_problem(answer: dict[str, Any]) -> str | None:

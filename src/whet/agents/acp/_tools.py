@@ -41,8 +41,8 @@ class ToolState:
         self._input = table(update, "rawInput") or self._input
         self._output = look(update, "rawOutput") or self._output
         self._content = rows(update, "content") or self._content
-        found = [text(each, "path") for each in (*rows(update, "locations"), *self._content)]
-        self._locations = [path for path in dict.fromkeys(found) if path] or self._locations
+        paths = [text(part, "path") for part in (*rows(update, "locations"), *self._content)]
+        self._locations = [path for path in dict.fromkeys(paths) if path] or self._locations
         named = text(update, "_meta", "claudeCode", "toolName") or text(update, "_meta", "toolName")
         self._name = named or self._name
         self._response = table(update, "_meta", "claudeCode", "toolResponse") or self._response
@@ -97,13 +97,13 @@ class ToolState:
         named = next((look(self._output, key) for key in _OUTPUT_KEYS if look(self._output, key)), None)
         if named is not None:
             return as_text(named)
-        return "\n".join(filter(None, (text(each, "content", "text") for each in self._content)))
+        return "\n".join(filter(None, (text(part, "content", "text") for part in self._content)))
 
     def _exit_code(self, done: bool) -> int | None:
         """The exit code of a command, wherever it is said."""
         exits = (number(each, "exitCode") for each in rows(self._output, "contents"))
-        found = (look(self._output, "metadata", "exit"), look(self._output, "exit_code"), *exits)
-        code = next((each for each in map(number, found) if each is not None), None)
+        places = (look(self._output, "metadata", "exit"), look(self._output, "exit_code"), *exits)
+        code = next((each for each in map(number, places) if each is not None), None)
         if code is None and done and "stdout" in self._response:
             # The command worked, unless its code is explained away or it goes on in the background.
             unsure = self._response.get("returnCodeInterpretation") or self._response.get("backgroundTaskId")

@@ -206,7 +206,7 @@ def _settings(adapter: str, task: Task, env: Mapping[str, str]) -> tuple[str, ..
 
 def _without_skills(asked: AgentCommand, task: Task, elsewhere: bool) -> dict[str, Path]:
     """What is copied into the home, without the skills if the runner names another place for them."""
-    skills = {skill for given in task.runner.skills for skill in skills_of(given)} if elsewhere else set()
+    skills = {skill for folder in task.runner.skills for skill in skills_of(folder)} if elsewhere else set()
     return {name: path for name, path in asked.home_copies.items() if path not in skills}
 
 

@@ -214,10 +214,10 @@ class SignFilter:
 
     def _look(self, head: bytes) -> bool:
         """Report a sign, and return whether to keep its line."""
-        found = self._signs.line.match(head)
-        if found is None:
+        match = self._signs.line.match(head)
+        if match is None:
             return True
-        named = found.groupdict()
+        named = match.groupdict()
         if what := named.get("what"):
             # What was printed before the sign happened before it.
             self._pass_on()

@@ -78,21 +78,21 @@ def table(value: Any, *names: str) -> dict[str, Any]:
 
 def rows(value: Any, *names: str) -> list[Any]:
     """A list, or an empty one."""
-    found = look(value, *names)
-    return found if isinstance(found, list) else []
+    item = look(value, *names)
+    return item if isinstance(item, list) else []
 
 
 def number(value: Any, *names: str) -> int | None:
     """A whole number of at most 63 bits, or none."""
-    found = look(value, *names) if names else value
-    whole = isinstance(found, int) and not isinstance(found, bool) and abs(found) <= MOST
-    return found if whole else None
+    item = look(value, *names) if names else value
+    whole = isinstance(item, int) and not isinstance(item, bool) and abs(item) <= MOST
+    return item if whole else None
 
 
 def amount(value: Any, *names: str) -> float | None:
     """A number that may have a fraction, and is as large as a whole one at most, or none."""
-    found = look(value, *names)
-    return found if isinstance(found, float) and abs(found) < MOST else number(found)
+    item = look(value, *names)
+    return item if isinstance(item, float) and abs(item) < MOST else number(item)
 
 
 def as_text(value: Any) -> str:
@@ -163,11 +163,11 @@ _ANYWHERE = re.compile(r"\$([\w:-]+)", re.ASCII)
 
 def slash_invoked(prompt: str, skills: Collection[str]) -> list[SkillSignal]:
     """Return the one of *skills* that a prompt such as `/release-notes for 2.0` begins with."""
-    found = _AT_THE_START.match(prompt)
-    return [SkillSignal(skill=found[1], signal=f"prompt:/{found[1]}")] if found and found[1] in skills else []
+    match = _AT_THE_START.match(prompt)
+    return [SkillSignal(skill=match[1], signal=f"prompt:/{match[1]}")] if match and match[1] in skills else []
 
 
 def dollar_invoked(prompt: str, skills: Collection[str]) -> list[SkillSignal]:
     """Return those of *skills* that a prompt such as `write $release-notes for 2.0` names, each once."""
-    named = dict.fromkeys(found[1] for found in _ANYWHERE.finditer(prompt))
+    named = dict.fromkeys(match[1] for match in _ANYWHERE.finditer(prompt))
     return [SkillSignal(skill=name, signal=f"prompt:${name}") for name in named if name in skills]

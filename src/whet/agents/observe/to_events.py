@@ -81,10 +81,10 @@ class OpenCall(NamedTuple):
         """The line that a shell gets."""
         if self.kind != "shell":
             return None
-        given = _first(self.args, _COMMAND_KEYS) if isinstance(self.args, dict) else self.args
-        if isinstance(given, list):
-            return command_line([str(word) for word in given]) or None
-        return text(given)
+        words = _first(self.args, _COMMAND_KEYS) if isinstance(self.args, dict) else self.args
+        if isinstance(words, list):
+            return command_line([str(word) for word in words]) or None
+        return text(words)
 
     @property
     def folder(self) -> str:
@@ -104,7 +104,7 @@ class OpenCall(NamedTuple):
         """The files that its arguments name: in a field, in a list, or in a patch."""
         single = text(self.args) if isinstance(self.args, str) else text(_first(self.args, _PATCH_KEYS))
         if single and "*** " in single:
-            yield from (found.strip() for found in _PATCHED.findall(single))
+            yield from (patched_path.strip() for patched_path in _PATCHED.findall(single))
             return
         path = text(_first(self.args, _PATH_KEYS))
         if path:
@@ -120,8 +120,8 @@ def _first(args: Any, names: tuple[str, ...]) -> Any:
     """The first of *names* that says something."""
     if isinstance(args, dict):
         for name in names:
-            if found := args.get(name):
-                return found
+            if value := args.get(name):
+                return value
     return None
 
 

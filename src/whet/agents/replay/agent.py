@@ -80,37 +80,37 @@ class ReplayAgent(AgentDefaults):
     def command(self, task: Task) -> AgentCommand:
         """The player, on the folder of the recorded attempt."""
         whole = find_recording(task.runner, task.case, task.arm, task.trial)
-        found = whole if isinstance(whole, str) else whole.turn(task.turn)
-        if isinstance(whole, str) or isinstance(found, str):
-            raise AgentNotStarted(str(found))
+        turn = whole if isinstance(whole, str) else whole.turn(task.turn)
+        if isinstance(whole, str) or isinstance(turn, str):
+            raise AgentNotStarted(str(turn))
         _refuse_gaps(task.runner, whole.folder)
         # Only the last turn leaves what the conversation left.
         last = task.turn >= len(whole.session.turns)
-        changes = whole.folder if last else found.folder
-        if found.output == "records" and found.events is not None:
-            self._events = found.events
-        elif found.output == "records":
-            self._adapter = plugins.find("agents", found.session.agent)()
+        changes = whole.folder if last else turn.folder
+        if turn.output == "records" and turn.events is not None:
+            self._events = turn.events
+        elif turn.output == "records":
+            self._adapter = plugins.find("agents", turn.session.agent)()
         return AgentCommand(
             # -I -S: nothing of the user's Python leaks in, and it starts at once.
             argv=(
                 *(sys.executable, "-I", "-S", str(_PLAYER)),
-                *(str(found.folder), str(found.exit_code), str(changes)),
+                *(str(turn.folder), str(turn.exit_code), str(changes)),
                 str(task.home / _REPLACED) if whole.session.turns else "",
             ),
             env=environment(task),
-            output=found.output,
+            output=turn.output,
             # A session that was complete needs no proof of it; one that was not must not become so.
-            announces_end=not found.session.complete,
+            announces_end=not turn.session.complete,
             readable=(_PLAYER.parent, whole.folder),
             network=False,
             # The recording does not say whether the user trusts an agent of type acp.
-            trusted=found.session.agent not in ("command", "acp"),
-            model=found.session.model,
+            trusted=turn.session.agent not in ("command", "acp"),
+            model=turn.session.model,
             timed=False,
             paid=False,
-            placed_skills=found.session.placed_skills,
-            watermarks=found.session.watermarks,
+            placed_skills=turn.session.placed_skills,
+            watermarks=turn.session.watermarks,
         )
 
     def events(self, record: bytes) -> Iterable[Event]:
@@ -134,8 +134,8 @@ class ReplayAgent(AgentDefaults):
 
     def recorded(self, task: Task) -> SessionSummary | None:
         """The session of the recording."""
-        found = find_recording(task.runner, task.case, task.arm, task.trial)
-        return None if isinstance(found, str) else found.session
+        recording = find_recording(task.runner, task.case, task.arm, task.trial)
+        return None if isinstance(recording, str) else recording.session
 
     def problems(self, runner: Runner, cases: Iterable[Case]) -> Iterable[str]:
         """Every case must have a recording that can be read."""
@@ -148,8 +148,8 @@ class ReplayAgent(AgentDefaults):
             return
         for case in cases:
             # The plan decides in which arms a case runs; here any recording of it will do.
-            found = find_recording(runner, case.id, None, 1)
-            problem = found if isinstance(found, str) else _unreadable(found)
+            recording = find_recording(runner, case.id, None, 1)
+            problem = recording if isinstance(recording, str) else _unreadable(recording)
             if problem:
                 yield f"agent.script: {problem}"
 
@@ -173,16 +173,16 @@ def find_recording(runner: Runner, case: str, arm: str | None, number: int) -> R
         if folder_name(arm) not in arms:
             return f'case "{case}" was recorded in the arms {", ".join(arms)}, and not in {arm}'
         arms = {arm: arms[folder_name(arm)]}
-    found = [attempt for folder in arms.values() for attempt in _attempts(folder)]
-    if not found:
+    attempts = [attempt for folder in arms.values() for attempt in _attempts(folder)]
+    if not attempts:
         return f'case "{case}" has no recording in {root}: no attempt at it has a session'
-    return _read(next((folder for trial, folder in found if trial == number), found[0][1]))
+    return _read(next((folder for trial, folder in attempts if trial == number), attempts[0][1]))
 
 
 def _folders(folder: Path) -> dict[str, Path]:
     """Return the folders in *folder* by name; none if it does not exist."""
-    found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-    return {path.name: path for path in found}
+    folders = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    return {path.name: path for path in folders}
 
 
 def _attempts(arm: Path) -> Iterator[tuple[int, Path]]:

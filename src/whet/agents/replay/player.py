@@ -34,8 +34,8 @@ def lay(folder: Path, into: Path) -> None:
 
 def _changes(folder: Path) -> dict[str, list[str]]:
     listed = folder / "changes.json"
-    found: dict[str, list[str]] = json.loads(listed.read_bytes()) if listed.is_file() else {}
-    return found
+    changes: dict[str, list[str]] = json.loads(listed.read_bytes()) if listed.is_file() else {}
+    return changes
 
 
 def lay_again(folder: Path, into: Path, kept: Path) -> None:

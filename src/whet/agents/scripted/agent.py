@@ -140,8 +140,8 @@ def script_for(runner: Runner, case: str) -> Path:
     script = Path(Options(runner.options).text("script") or "")
     if not script.is_dir():
         return script
-    found = (script / f"{case}{ending}" for ending in (".toml", ".json"))
-    return next((path for path in found if path.is_file()), script / f"{case}.toml")
+    paths = (script / f"{case}{ending}" for ending in (".toml", ".json"))
+    return next((path for path in paths if path.is_file()), script / f"{case}.toml")
 
 
 def read_steps(path: Path) -> list[dict[str, Any]]:

@@ -171,8 +171,8 @@ class _Validation:
         if self._verbose:
             lines = "".join(f"skipped: {over}\n" for over in search.passed_over if not over.broken)
             click.echo(lines, nl=False, err=True)
-        found = (*(suite.skill for suite in search.suites), *(over.path for over in search.passed_over))
-        for skill in dict.fromkeys(filter(None, found)):
+        skills = (*(suite.skill for suite in search.suites), *(over.path for over in search.passed_over))
+        for skill in dict.fromkeys(filter(None, skills)):
             if (skill / MANIFEST).is_file():
                 self._examine_skill(skill)
         return [suite.path for suite in search.suites]
@@ -275,7 +275,7 @@ def _without_judge(suite: Suite) -> Iterator[Problem]:
     ]
     if not judged_cases:
         return
-    from whet.plan.judging import find_judge, hint_of_unjudged
+    from whet.plan.judge import find_judge, hint_of_unjudged
     from whet.plan.settings.load import load_settings, with_found_agent
 
     try:

@@ -78,7 +78,6 @@ def find_trial(typed: Path, find_output_dir: Callable[[], Path]) -> Path:
     if not separator or trial is None or typed.exists():
         return typed
     from whet.model.run import TrialKey
-    from whet.workspace.trial_folder import trial_folder
 
     output_dir = find_output_dir()
     name = Path(suite).stem if Path(suite).is_file() else suite
@@ -86,7 +85,7 @@ def find_trial(typed: Path, find_output_dir: Callable[[], Path]) -> Path:
         suite=name, case=trial["case"], runner=trial["runner"], arm=trial["arm"], number=int(trial["number"] or 1)
     )
     for folder, _ in _runs_of(name, output_dir):
-        place = folder / "trials" / trial_folder(key)
+        place = folder / "trials" / key.folder
         if place.is_dir():
             return place
     raise UsageError(f"no run in {output_dir} has the trial {typed}", hint="name the folder of the trial")

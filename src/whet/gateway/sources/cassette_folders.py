@@ -10,20 +10,9 @@ from whet.errors import CassetteMissed, UsageError
 from whet.gateway.routes import Route, network_of, route_of
 from whet.model.request import Settings
 from whet.model.run import Execution, Plan, Runner, folder_name, turn_folder
-from whet.workspace.trial_folder import trial_folder
 
 _ALONE = ("cassette_mode", "cassette_speed")
 _NO_KEY = "--cassette-mode new asks the provider for what is not recorded: set the key, or leave it out"
-
-
-def recording_folder(settings: Settings) -> Path | None:
-    """Return the folder that the run records into, if it does."""
-    return settings.record_to or (settings.cassette if settings.cassette_mode == "new" else None)
-
-
-def is_played(settings: Settings) -> bool:
-    """Return whether no provider is asked, so that no key is needed."""
-    return settings.cassette is not None and settings.cassette_mode != "new"
 
 
 def require_cassettes(
@@ -31,7 +20,7 @@ def require_cassettes(
 ) -> None:
     """Raise if the run cannot play or record as it is asked to; makes the folder that it records into."""
     _require_consistent(settings, executions, environ, judged=judged)
-    if (folder := recording_folder(settings)) is not None:
+    if (folder := settings.recording_folder) is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -41,7 +30,7 @@ def require_cassettes(
 def foresee_cassettes(settings: Settings, plan: Plan, environ: Mapping[str, str], *, judged: bool) -> Iterator[str]:
     """Raise as above, make nothing, and yield a sentence for each execution whose cassettes would end its trials."""
     _require_consistent(settings, plan.executions, environ, judged=judged)
-    if is_played(settings) and settings.cassette is not None:
+    if settings.plays_all and settings.cassette is not None:
         for execution in plan.executions:
             if _is_routed(execution.runner, environ, execution.case.env):
                 yield from _misses(settings.cassette, plan, execution)
@@ -55,7 +44,7 @@ def _misses(folder: Path, plan: Plan, execution: Execution) -> Iterator[str]:
     checked_paths: set[Path | None] = set()
     for number in range(1, execution.trials + 1):
         key = plan.key(execution, number)
-        first = Path(trial_folder(key), "1", turn_folder(1 if execution.case.converses else None))
+        first = Path(key.folder, "1", turn_folder(1 if execution.case.converses else None))
         path, _ = find_cassette(folder, folder_name(key.suite), first)
         if path in checked_paths:
             continue
@@ -81,7 +70,7 @@ def _require_consistent(
     for name in _ALONE if settings.cassette is None else ():
         if settings.origins.get(f"run.{name}", "").startswith("flag "):
             raise UsageError(f"--{name.replace('_', '-')} is for --cassette, which is not given")
-    if is_played(settings):
+    if settings.plays_all:
         _require_recordings(settings.cassette)
     elif settings.cassette is not None:
         sessions: list[tuple[Runner, Mapping[str, str]]] = [
@@ -90,7 +79,7 @@ def _require_consistent(
         if judged and settings.judge_runner is not None:
             sessions.append((settings.judge_runner, {}))
         _require_keys(sessions, environ)
-    if (folder := recording_folder(settings)) is not None:
+    if (folder := settings.recording_folder) is not None:
         _require_writable(folder)
 
 

@@ -109,7 +109,7 @@ class Checker:
         session = Session.of(request.session, events)
         workspace = Path(request.workspace)
         run = partial(request.shell.run, workspace)
-        ctx = CheckContext(session, workspace, request.changes, run, request.gaps, request.arm)
+        ctx = CheckContext(session, workspace, request.changes, run, request.gaps, request.arm, request.timeout_s)
         function: Callable[..., Any] = self._cases[request.case].checks[request.check].params["function"]
         paths = (*request.changes.created, *request.changes.modified)
         self._agent_paths = frozenset(str(workspace / path) for path in paths)

@@ -27,6 +27,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True, tag="check"):
     changes: Changes
     shell: Shell
     gaps: Gaps
+    timeout_s: float
 
 
 class ClassifyRequest(Struct, frozen=True, kw_only=True, tag="classify"):

@@ -88,6 +88,7 @@ def _shape(names: Mapping[str, Any]) -> tuple[list[str], list[int], list[int]]:
 
 
 _EVIDENCE_KEPT = 2000
+_TIME_HINT = "check_timeout_ms in the table [defaults] allows it more"
 
 
 def _crash_error(answer: CheckAnswer) -> GraderError:
@@ -126,8 +127,9 @@ class PythonGrader(WorkerGrader):
             changes=evidence.changes,
             shell=evidence.shell,
             gaps=evidence.gaps or Gaps(),
+            timeout_s=evidence.timeout_s,
         )
-        answer = await self.ask(request, CheckAnswer, timeout_s=evidence.timeout_s, what="the check")
+        answer = await self.ask(request, CheckAnswer, timeout_s=evidence.timeout_s, what="the check", hint=_TIME_HINT)
         if answer.printed:
             evidence.keep(f"{turn_folder(check.turn)}check.log", answer.printed)
         if answer.questions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from whet.model.run import OfHost, Plan, Runner
 from whet.model.suite import Suite
 from whet.plan.settings._sources import Base, SettingsSource, SourceValue, from_environ, from_file, from_flags
 from whet.plan.settings.table import FAULTS, FIELD_SECTIONS, SETTINGS, Key, Setting, Table, Value, rows_in
+from whet.reading.paths import own_state
 from whet.reading.text import count, money
 from whet.reading.toml import SettingsFile, SettingsSearch, dotted, find_user_file, read_file, search_settings
-from whet.sandbox.container.leftovers import own_state
 from whet.secrets import HIDDEN, looks_secret
 from whet.suites.starter import TRIALS, installed_agent
 
@@ -63,6 +64,11 @@ def load_settings(
         searched_to=search.last,
         notices=(f"{search.foreign}; name it with --config if you trust it",) if search.foreign else (),
     )
+
+
+def load_here(flags: Mapping[str, Any], config_file: Path | None) -> Settings:
+    """Load the settings for the folder that you are in."""
+    return load_settings(Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
 
 
 def _line(problem: Problem) -> str:

@@ -100,11 +100,11 @@ class _Side(Struct, frozen=True):
         return self.run_file.arm_facts.get(self.name, {})
 
 
-def _merge_arms(found: Sequence[ContentDifference], arms: int) -> Iterator[ContentDifference]:
+def _merge_arms(differences: Sequence[ContentDifference], arms: int) -> Iterator[ContentDifference]:
     """Yield each difference once, without its arm if all arms have it."""
-    numbers = Counter(replace(difference, arm=None) for difference in found)
+    numbers = Counter(replace(difference, arm=None) for difference in differences)
     yield from (difference for difference, number in numbers.items() if number == arms)
-    yield from (difference for difference in found if numbers[replace(difference, arm=None)] < arms)
+    yield from (difference for difference in differences if numbers[replace(difference, arm=None)] < arms)
 
 
 def _of_arms(before: _Side, after: _Side) -> Iterator[ContentDifference]:

@@ -97,12 +97,12 @@ class _ContentsReader:
 
     def _values(self, arm: Arm, executions: list[Execution]) -> Iterator[tuple[str, str]]:
         """Yield what is no text: names, and variables without those that look secret."""
-        found = {
+        values_by_name = {
             "runner": [execution.runner.id for execution in executions],
             "agent": [execution.runner.agent for execution in executions],
             "model": [execution.case.model or execution.runner.model or "" for execution in executions],
         }
-        for name, values in found.items():
+        for name, values in values_by_name.items():
             distinct_values = [value for value in dict.fromkeys(values) if value]
             if distinct_values:
                 yield name, ", ".join(distinct_values)

@@ -118,8 +118,8 @@ def _values_of(segment: Sequence[RunSamples]) -> Iterator[tuple[_Key, str, tuple
                     key = (trial.case, arm.runner, _arm(samples))
                     firsts.setdefault(key, samples)
                     values.setdefault(key, []).append(trial.value)
-    for key, found in values.items():
-        yield key, firsts[key].name, tuple(found), firsts[key].digests.get(key[0])
+    for key, case_values in values.items():
+        yield key, firsts[key].name, tuple(case_values), firsts[key].digests.get(key[0])
 
 
 def _arm(samples: RunSamples) -> str:

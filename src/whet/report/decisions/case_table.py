@@ -53,10 +53,10 @@ def case_table(comparisons: Sequence[Comparison], reasons: Reasons, screen: Scre
     room = _Room.of(screen.columns, max(map(width, ("case", *names))), sum(width(text) + 2 for text in grid[0]))
     bar_heading = _GAP + " " * _CELLS if room.bar else ""
     last = next((f"{_GAP}why {one_line(item.candidate, _WIDEST_ARM)} failed" for item in comparisons[-1:]), "")
-    told = [_reason(row, comparisons, reasons) for row in shown_rows]
+    row_reasons = [_reason(row, comparisons, reasons) for row in shown_rows]
     heading = f"    {left('case', room.case)}{_GAP}{_GAP.join(grid[0])}{bar_heading}"
-    yield screen.paint(heading + (last if room.reason and any(told) else ""), "dim")
-    for row, name, cells, why in zip(shown_rows, names, grid[1:], told, strict=True):
+    yield screen.paint(heading + (last if room.reason and any(row_reasons) else ""), "dim")
+    for row, name, cells, why in zip(shown_rows, names, grid[1:], row_reasons, strict=True):
         style = _style(row)
         mark = screen.paint(screen.fit(_mark(row)), style)
         bar = _GAP + screen.paint(left(screen.fit("━" * round(abs(row.movement) * _CELLS)), _CELLS), style)
@@ -151,8 +151,8 @@ def _style(row: CaseRow) -> Style:
 
 def _reason(row: CaseRow, comparisons: Sequence[Comparison], reasons: Reasons) -> str:
     """Return why the last candidate failed that did."""
-    told = [reasons.get((comparison.candidate, row.case), "") for comparison in comparisons]
-    return next((one_line(why, _WIDEST_REASON) for why in reversed(told) if why), "")
+    arm_reasons = [reasons.get((comparison.candidate, row.case), "") for comparison in comparisons]
+    return next((one_line(why, _WIDEST_REASON) for why in reversed(arm_reasons) if why), "")
 
 
 class _Room(Struct, frozen=True):

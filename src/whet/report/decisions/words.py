@@ -132,7 +132,7 @@ def analysis_line(event: Looked) -> str:
     return f"round {look.round} of {until.rounds}{cost}: {estimates}: {outlook}"
 
 
-def compare_arms(results: Results, info: RunInfo) -> tuple[tuple[Lift, ...], tuple[Comparison, ...], str]:
+def read_decisions(results: Results, info: RunInfo) -> tuple[tuple[Lift, ...], tuple[Comparison, ...], str]:
     """Return the lifts and the comparisons of a run, with what people say of its judge, and why it ended."""
     comparisons = checked_in_folder(comparisons_in(results), info.run_dir, info.suite_path)
     return lifts_of(results), comparisons, why_stopped(results)

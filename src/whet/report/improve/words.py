@@ -77,6 +77,8 @@ class AcceptedVersion(Struct, frozen=True, kw_only=True):
     """What came of all rounds together: the last version that was accepted, and how much better each one was."""
 
     id: str
+    # Of the content of its folder.
+    digest: str
     token_growth: int
     # The sum over rounds, in rates; with several rounds it is no interval's middle.
     gain: float
@@ -98,14 +100,15 @@ def accepted_version(document: ImproveDocument) -> AcceptedVersion | None:
     cost = None
     if gain > 0 and document.cost_usd > 0:
         cost = document.cost_usd / (100 * gain)
-    winners = (
+    winners = [
         winner
         for round_record, _ in accepting
         for winner in round_record.candidates
         if winner.id == round_record.accepted
-    )
+    ]
     return AcceptedVersion(
         id=str(accepting[-1][0].accepted),
+        digest=winners[-1].digest if winners else "",
         token_growth=sum(winner.token_growth for winner in winners),
         gain=gain,
         rounds=len(accepting),
@@ -270,7 +273,10 @@ def spent_rows(document: ImproveDocument) -> Iterator[tuple[str, str]]:
     per_point = ""
     if version is not None and version.cost_of_point is not None:
         per_point = f", {money(version.cost_of_point)} for each point"
-    yield "cost", f"{money(document.cost_usd)}{cap}{per_point}"
+    if any(step.trials for step in document.steps) and all(step.cost_usd is None for step in document.steps):
+        yield "cost", "not known: no session says what it cost"
+    else:
+        yield "cost", f"{money(document.cost_usd)}{cap}{per_point}"
     if document.error_spent:
         shares = f"{percent_text(document.error_spent)} of the {percent_text(_ERROR_IN_ALL)}"
         yield "error", f"{shares} that all improve runs on this split share"

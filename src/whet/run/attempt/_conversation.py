@@ -32,9 +32,10 @@ from whet.grade.judge_settings import find_variable
 from whet.grade.paying import charge_to
 from whet.model import codec
 from whet.model.events import Event, FinalOutput, TurnStarted
-from whet.model.run import BUDGET_NOT_ENFORCED, Trial, turn_folder
+from whet.model.run import Trial, turn_folder
 from whet.model.session import SessionSummary, TurnSummary, Usage, UserOutcome, UserSummary
 from whet.model.skills import detect_skills
+from whet.model.spending import BUDGET_NOT_ENFORCED
 from whet.model.suite import Limits
 from whet.run.attempt._dialogue import LiveAgent
 from whet.run.attempt.attempt import Attempt

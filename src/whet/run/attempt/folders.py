@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -17,15 +15,13 @@ from whet.model.grade import Changes
 from whet.model.run import Trial
 from whet.model.suite import BootstrapSpec, WorkspaceSpec
 from whet.run.context import RunContext
-from whet.run.scratch import Capture
 from whet.sandbox.contract import Boundary, Command
 from whet.sandbox.limits import suspected
+from whet.secrets import Capture
 from whet.workspace.contract import Workspace
 from whet.workspace.copy import drop_privileges, remove_tree
-from whet.workspace.make import place, take_out_skills
-from whet.workspace.trial_folder import make_home, trial_folder
+from whet.workspace.make import make_home, place, take_out_skills
 
-T = TypeVar("T")
 _BOOTSTRAP_OUTPUT = 16 * 1024 * 1024
 
 
@@ -66,7 +62,11 @@ async def prepare_folders(context: RunContext, trial: Trial, artifact_dir: Path)
             with anyio.CancelScope(shield=True):
                 await clean_up(folders)
             raise
-    await _do_file_work(workspace.mark, at_once=workspace.untouched)
+    # Where nothing is, a thread would take longer than the work.
+    if workspace.untouched:
+        workspace.mark()
+    else:
+        await anyio.to_thread.run_sync(workspace.mark)
     return folders
 
 
@@ -74,9 +74,10 @@ async def _make_isolated(
     context: RunContext, trial: Trial, artifact_dir: Path, home: Path, temporary: Path
 ) -> Workspace:
     spec = await _with_template(context, trial.execution.workspace)
-    workspace = await _do_file_work(
-        lambda: context.workspaces.isolated(spec), at_once=context.workspaces.are_quick(spec)
-    )
+    if context.workspaces.are_quick(spec):
+        workspace = context.workspaces.isolated(spec)
+    else:
+        workspace = await anyio.to_thread.run_sync(context.workspaces.isolated, spec)
     if spec.bootstrap is None and not spec.placed and not spec.without_skills:
         return workspace
     folders = (home, temporary)
@@ -110,7 +111,7 @@ async def _prepare_shared(context: RunContext, trial: Trial, home: Path, tempora
             spec = trial.execution.workspace
             logs = context.run_dir / "workspaces"
             try:
-                workspace = await _do_file_work(lambda: context.workspaces.shared(spec))
+                workspace = await anyio.to_thread.run_sync(context.workspaces.shared, spec)
                 if spec.bootstrap is not None:
                     logs.mkdir(exist_ok=True)
                     await _bootstrap(
@@ -187,7 +188,9 @@ def bootstrap_facts(context: RunContext, workspace: Workspace, logs: Path, trial
 
 async def changes_of(folders: AttemptFolders) -> Changes:
     """Return what the agent changed in its workspace."""
-    return Changes() if folders.workspace.untouched else await _do_file_work(folders.workspace.changes)
+    if folders.workspace.untouched:
+        return Changes()
+    return await anyio.to_thread.run_sync(folders.workspace.changes)
 
 
 async def keep_workspace(
@@ -196,8 +199,8 @@ async def keep_workspace(
     """Keep the workspace; return its place in the run folder, and notes on what is not in it."""
     if folders.shared:
         return None, []
-    where = f"workspaces/{trial_folder(trial.key)}/{attempt}"
-    return where, await _do_file_work(lambda: _move_masked(context, folders.workspace, context.run_dir / where))
+    where = f"workspaces/{trial.key.folder}/{attempt}"
+    return where, await anyio.to_thread.run_sync(_move_masked, context, folders.workspace, context.run_dir / where)
 
 
 async def keep_shared(context: RunContext) -> list[str]:
@@ -211,7 +214,7 @@ async def keep_shared(context: RunContext) -> list[str]:
     names = ("shared" if number == 1 else f"shared-{number}" for number in count(1))
     destination = next(path for path in (context.run_dir / "workspaces" / name for name in names) if not path.exists())
     try:
-        not_kept = await _do_file_work(lambda: _move_masked(context, workspace, destination))
+        not_kept = await anyio.to_thread.run_sync(_move_masked, context, workspace, destination)
     except WorkspaceError as error:
         return [context.masker.text(f"the shared workspace could not be kept: {error.message}")]
     return [f"the shared workspace is kept in {destination}", *not_kept]
@@ -242,7 +245,9 @@ async def clean_up(folders: AttemptFolders) -> list[str]:
 
 async def remove_workspace(workspace: Workspace) -> list[str]:
     """Delete a workspace; return notes on what could not be deleted."""
-    return await _do_file_work(workspace.remove, at_once=workspace.untouched)
+    if workspace.untouched:
+        return workspace.remove()
+    return await anyio.to_thread.run_sync(workspace.remove)
 
 
 def _remove_if_empty(folder: Path) -> bool:
@@ -254,8 +259,3 @@ def _remove_if_empty(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-async def _do_file_work(work: Callable[[], T], *, at_once: bool = False) -> T:
-    """Do file work in a thread, or *at_once* if a thread would take longer."""
-    return work() if at_once else await anyio.to_thread.run_sync(work)

@@ -25,13 +25,12 @@ from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.model.suite import Case, Check, CheckSet
 from whet.record.folder import write_new
-from whet.run.attempt._judging import ask_judge
+from whet.run.attempt._judge import ask_judge
 from whet.run.attempt.folders import clean_up, prepare_folders
 from whet.run.attempt.record import AttemptRecord, mask_class
 from whet.run.context import RunContext
 from whet.workspace.copy import remove_tree
 from whet.workspace.protected import WorkspaceSurvey
-from whet.workspace.trial_folder import trial_folder
 
 # A precheck reads everything that is protected in the workspace.
 _PRECHECK_TIMEOUT_S = 300.0
@@ -294,7 +293,7 @@ async def is_agents_doing(context: RunContext, trial: Trial, check: Check, evide
 
 
 async def _decides_untouched(context: RunContext, trial: Trial, check: Check, evidence: Evidence) -> bool:
-    place = f"untouched/{trial_folder(trial.key)}/{trial.execution.case.checks.index(check)}"
+    place = f"untouched/{trial.key.folder}/{trial.execution.case.checks.index(check)}"
     async with _open_original_evidence(context, trial, evidence, place) as original_evidence:
         return original_evidence is not None and await _decides(context, check, original_evidence)
 

@@ -20,7 +20,6 @@ from whet.run.attempt.home import Resumable
 from whet.run.context import RunContext
 from whet.secrets import Masker
 from whet.workspace.protected import WorkspaceSurvey
-from whet.workspace.trial_folder import trial_folder
 
 # A disk that is full or broken.
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -132,7 +131,7 @@ def mask_class(masker: Masker, failure_class: FailureClass) -> FailureClass:
 @contextmanager
 def recording(context: RunContext, trial: Trial, number: int) -> Iterator[AttemptRecord]:
     """Begin the record of one attempt; an error of the attempt becomes data in it."""
-    folder = f"trials/{trial_folder(trial.key)}/{number}"
+    folder = f"trials/{trial.key.folder}/{number}"
     record = AttemptRecord(runner=trial.key.runner, number=number, artifact_dir=folder)
     try:
         yield record

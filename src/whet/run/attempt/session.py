@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +29,10 @@ from whet.errors import (
 from whet.gateway.sessions import SessionInfo as GatewaySession
 from whet.model import codec
 from whet.model.events import Event
-from whet.model.run import BUDGET_NOT_ENFORCED, Trial
+from whet.model.run import Trial
 from whet.model.session import SessionSummary, Usage
 from whet.model.skills import EarlyEnd, was_loaded
+from whet.model.spending import BUDGET_NOT_ENFORCED
 from whet.packages.task_packages import in_package
 from whet.reading.plugin_folder import skills_of
 from whet.record.folder import write_new
@@ -40,9 +42,9 @@ from whet.run.attempt.attempt import Attempt
 from whet.run.attempt.home import Resumable, collect_files, fill_home, login_secrets
 from whet.run.attempt.record import AttemptRecord
 from whet.run.context import RunContext
-from whet.run.scratch import Capture
 from whet.sandbox.contract import Boundary, Command, Ended, Sink
 from whet.sandbox.limits import suspected
+from whet.secrets import Capture
 from whet.workspace.make import skills_in
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class AgentSession(Struct, frozen=True):
     def early_end(self) -> EarlyEnd | None:
         """Why whet ended it early, if it did; a recording was ended as its own session was."""
         if self.early is not None and self.early.has_ended:
-            loaded = {found.skill for found in self.observer.detected_skills() if was_loaded(found)}
+            loaded = {detection.skill for detection in self.observer.detected_skills() if was_loaded(detection)}
             return self.early.follower.outcome(loaded, self.observer.steps)
         recording = None if self.agent_command.timed else self.agent.recorded(self.task)
         return recording.ended_early if recording else None
@@ -86,62 +88,69 @@ async def run_agent(
 
     An agent that is spoken with stays in *live* if another prompt follows, and so does its way through the gateway.
     """
-    gateways = attempt.context.gateways
-    task = task_of(attempt, resume, turn)
-    proxy_session = live.proxy_session if live else await gateways.open(attempt.trial)
+    context, trial, record = attempt.context, attempt.trial, attempt.record
+    async with _way_to_model(attempt, live) as proxy_session:
+        task = task_of(attempt, resume, turn)
+        if proxy_session is not None:
+            task = proxy_session.task(task)
+        session = _begin(attempt, task, live, proxy_session)
+        session = replace(session, agent_command=await context.unpacked.given_to(session.agent_command))
+        context.masker.learn(login_secrets(session.agent_command))
+        # Later, the agent may have changed what is there, such as a login that it renewed.
+        if task.turn == 1 and (session.agent_command.home_files or session.agent_command.home_copies):
+            await anyio.to_thread.run_sync(fill_home, attempt.folders.home, session.agent_command)
+        ending: Ended | None = None
+        try:
+            try:
+                ending, tail = await _stream(session, live)
+                ending = suspected(ending, context.ceilings, tail)
+            finally:
+                _note_figures(session)
+                if session.observer.turn.came:
+                    context.gateways.heard.add(trial.key.runner)
+            await _judge(session, ending, tail)
+            if proxy_session is not None:
+                proxy_session.require_budget(trial.execution.limits.budget_usd)
+            if ending.reached is not None:
+                record.notes.append(f"ran into its ceiling of {ending.reached} on the way")
+        except AgentError as error:
+            error.hint = _hint(session, error)
+            record.unfinished = replace(_session(session, ending), complete=False)
+            if ending is not None or isinstance(error, _READABLE):
+                # No check sees it, but people who look for the reason do.
+                write_session(context, attempt.artifact_dir, record.unfinished)
+            raise
+        record.session = _session(session, ending)
+        write_session(context, attempt.artifact_dir, record.session)
+        if session.observer.unreadable is not None:
+            raise session.observer.unreadable
+
+
+@asynccontextmanager
+async def _way_to_model(attempt: Attempt, live: LiveAgent | None) -> AsyncIterator[ProxySession | None]:
+    """Open a way through the gateway, if the agent of *attempt* has one; that of an agent in *live* stays open."""
+    context = attempt.context
+    proxy_session = live.proxy_session if live else await context.gateways.open(attempt.trial)
     try:
-        await _run_session(
-            attempt, proxy_session.task(task) if proxy_session else task, live=live, proxy_session=proxy_session
-        )
+        yield proxy_session
     finally:
         if proxy_session is not None:
-            attempt.context.link.under_way.end(proxy_session, attempt.record.usage)
+            context.link.under_way.end(proxy_session, attempt.record.usage)
             if live is None:
                 with anyio.CancelScope(shield=True):
                     await proxy_session.close()
 
 
-async def _run_session(
-    attempt: Attempt, task: Task, *, live: LiveAgent | None, proxy_session: ProxySession | None
-) -> None:
-    context, trial, record = attempt.context, attempt.trial, attempt.record
-    session = _begin(attempt, task, live, proxy_session)
-    session = replace(session, agent_command=await context.unpacked.given_to(session.agent_command))
-    context.masker.learn(login_secrets(session.agent_command))
-    # Later, the agent may have changed what is there, such as a login that it renewed.
-    if task.turn == 1 and (session.agent_command.home_files or session.agent_command.home_copies):
-        await anyio.to_thread.run_sync(fill_home, attempt.folders.home, session.agent_command)
-    ending: Ended | None = None
-    try:
-        try:
-            ending, tail = await _stream(session, live)
-            ending = suspected(ending, context.ceilings, tail)
-        finally:
-            _note_figures(session)
-            if session.observer.turn.came:
-                context.gateways.heard.add(trial.key.runner)
-        await _judge(session, ending, tail)
-        if proxy_session is not None:
-            proxy_session.require_budget(trial.execution.limits.budget_usd)
-        if ending.reached is not None:
-            record.notes.append(f"ran into its ceiling of {ending.reached} on the way")
-    except AgentError as error:
-        if proxy_session is not None and proxy_session.only_faults:
-            error.hint = error.hint or "all that its model answered were faults on purpose (gateway.faults)"
-        if _lacks_network(session):
-            error.hint = (
-                f"runner {trial.key.runner} has no network, and {task.runner.agent} asks its model over one: "
-                'network = "model" lets it reach its model and nothing else'
-            )
-        record.unfinished = replace(_session(session, ending), complete=False)
-        if ending is not None or isinstance(error, _READABLE):
-            # No check sees it, but people who look for the reason do.
-            write_session(context, attempt.artifact_dir, record.unfinished)
-        raise
-    record.session = _session(session, ending)
-    write_session(context, attempt.artifact_dir, record.session)
-    if session.observer.unreadable is not None:
-        raise session.observer.unreadable
+def _hint(session: AgentSession, error: AgentError) -> str | None:
+    """Return what to do about *error*, if its session shows the reason."""
+    if _lacks_network(session):
+        return (
+            f"runner {session.attempt.trial.key.runner} has no network, and {session.task.runner.agent} asks its model "
+            'over one: network = "model" lets it reach its model and nothing else'
+        )
+    if error.hint is None and session.proxy_session is not None and session.proxy_session.only_faults:
+        return "all that its model answered were faults on purpose (gateway.faults)"
+    return error.hint
 
 
 def _lacks_network(session: AgentSession) -> bool:
@@ -191,16 +200,13 @@ def _note_figures(session: AgentSession) -> None:
     """Note what the session used, however it ended."""
     record = session.attempt.record
     reported_usage = session.observer.usage_or_guess(session.transcript)
-    record.usage, record.steps = (
-        session.proxy_session.usage(reported_usage) if session.proxy_session else reported_usage,
-        session.observer.steps,
-    )
+    record.steps, record.detected_skills = session.observer.steps, session.observer.detected_skills()
+    record.offered_skills, record.tells_loads = session.observer.started.skills, session.observer.tells_loads
+    record.usage = session.proxy_session.usage(reported_usage) if session.proxy_session else reported_usage
     record.unpaid_usage = _unpaid(record.usage, session)
     record.unpriced = record.usage.cost_usd is None and not _is_free(session)
     record.requests = session.proxy_session.asked if session.proxy_session else 0
-    record.detected_skills, record.trusted = session.observer.detected_skills(), session.agent_command.trusted
-    record.offered_skills = session.observer.started.skills
-    record.tells_loads = session.observer.tells_loads
+    record.trusted = session.agent_command.trusted
     record.resumable = _resumable(session)
     if session.proxy_session is None or not session.proxy_session.guessed_usd:
         # Otherwise the gateway held the budget by what it guessed.
@@ -227,7 +233,7 @@ def note_unenforced_budget(trial: Trial, record: AttemptRecord) -> None:
 
 
 def _placed_skills(task: Task) -> tuple[str, ...]:
-    return tuple(skill.name for given in task.runner.skills for skill in skills_of(given))
+    return tuple(skill.name for folder in task.runner.skills for skill in skills_of(folder))
 
 
 def _begin(attempt: Attempt, task: Task, live: LiveAgent | None, proxy_session: ProxySession | None) -> AgentSession:

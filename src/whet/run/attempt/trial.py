@@ -28,7 +28,6 @@ from whet.run.attempt.record import AttemptRecord, mask_class, recording
 from whet.run.attempt.session import run_agent
 from whet.run.context import RunContext
 from whet.workspace.changes import note_folders, record_changes
-from whet.workspace.trial_folder import trial_folder
 from whet.workspace.walk import SHORTAGES
 
 OUTPUT_KEPT = 2000
@@ -99,7 +98,7 @@ async def _with_container(context: RunContext, trial: Trial, number: int) -> Run
     """Return *context* with the container of this attempt, if the run has containers."""
     if context.container_pool is None:
         return context
-    sandbox, container = await context.container_pool.sandbox(trial, f"{trial_folder(trial.key)}/{number}")
+    sandbox, container = await context.container_pool.sandbox(trial, f"{trial.key.folder}/{number}")
     return replace(context, sandbox=sandbox, container=container)
 
 

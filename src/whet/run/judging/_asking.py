@@ -22,7 +22,7 @@ from whet.model.grade import Grade
 from whet.model.run import Trial, TrialResult
 from whet.model.spending import Bill
 from whet.model.suite import Check, WorkspaceSpec
-from whet.plan.judging import judged_checks
+from whet.plan.judge import judged_checks
 from whet.reading.text import money
 from whet.record.judging.judged import units_of_trial
 from whet.record.read.run import RecordedRun

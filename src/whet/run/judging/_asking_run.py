@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from whet.gateway.gateways import require_routes
 from whet.model.request import Settings
 from whet.model.run import Plan
-from whet.plan.judging import check_judge
+from whet.plan.judge import check_judge
 from whet.plan.resume import plan_regrading
 from whet.plan.settings.load import load_settings, with_found_agent
 from whet.plan.skill import bind_skill

@@ -16,7 +16,7 @@ from whet.grade.judge_settings import judge_settings, with_usual_model
 from whet.model.eval_cases import LlmRubric
 from whet.model.run import Execution, Plan, Trial
 from whet.model.suite import Check
-from whet.plan.judging import judged_checks
+from whet.plan.judge import judged_checks
 from whet.reading.text import count
 
 

@@ -28,7 +28,7 @@ from whet.grade.judge_settings import JudgeSettings, judge_settings, with_usual_
 from whet.model.comparison import PairFigures
 from whet.model.request import Settings
 from whet.model.run import Plan
-from whet.plan.judging import find_judge
+from whet.plan.judge import find_judge
 from whet.plan.settings.load import load_settings
 from whet.reading.text import count
 from whet.record import folder as folders

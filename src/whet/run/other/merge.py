@@ -18,7 +18,7 @@ from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Plan, RunInfo
 from whet.model.run_events import Notice, RunEnded, RunStarted
 from whet.plan.load import PlannedRun
-from whet.plan.settings.load import load_settings
+from whet.plan.settings.load import load_here
 from whet.plan.settings.table import SETTINGS, rows_in
 from whet.reading.text import count, path_for_people, quoted
 from whet.record.batches import write_batch
@@ -51,7 +51,7 @@ class _MergedRun(Struct, frozen=True, kw_only=True):
 
 def merge(references: Sequence[str], *, partial: bool, flags: Mapping[str, Any], config_file: Path | None) -> int:
     """Merge the runs that *references* name, report on the new one, and return the exit code of its verdicts."""
-    settings = load_settings(Path.cwd(), flags=flags, environ=os.environ, config_file=config_file)
+    settings = load_here(flags, config_file)
     if any(parse_reporter(name).name == _NEEDS_SUITE for name in settings.reporters):
         raise UsageError(
             f"{_NEEDS_SUITE} writes the prompts of a suite, and a merge reads none",

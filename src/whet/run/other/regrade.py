@@ -24,8 +24,7 @@ from whet.model.grade import STATUSES, Changes, Failure, FailureClass
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Trial, TrialResult, turn_folder
 from whet.model.session import SessionSummary, TurnSummary, Usage, session_until
-from whet.plan.judging import check_judge
-from whet.plan.load import PlannedRun, with_warnings_on_judge
+from whet.plan.load import PlannedRun, check_who_judges
 from whet.plan.resume import notices, plan_regrading
 from whet.plan.settings.load import load_settings, with_found_agent
 from whet.plan.skill import bind_skill
@@ -45,7 +44,6 @@ from whet.suites.format import load_suite
 from whet.workspace.changes import RecordedChanges, read_changes, read_folders
 from whet.workspace.copy import copy_tree, remove_tree
 from whet.workspace.mask_files import mask_files
-from whet.workspace.trial_folder import trial_folder
 
 _WIDEST = 100
 _UNKNOWN_CHANGES = "the run was made before changed files were recorded"
@@ -94,7 +92,6 @@ def _plan_regrading(record: RecordedRun, path: Path, settings: Settings, request
     settings = with_found_agent(settings, original_suite)
     suite = bind_skill(original_suite, record.skill, settings)
     plan = plan_regrading(suite, settings, record)
-    check_judge(plan, settings)
     planned_run = PlannedRun(
         request=request,
         suite=suite,
@@ -103,7 +100,7 @@ def _plan_regrading(record: RecordedRun, path: Path, settings: Settings, request
         origin=RunOrigin(regraded_from=record.run_dir.name, first=record.asked),
         notices=tuple(notices(suite, record)),
     )
-    return with_warnings_on_judge(planned_run)
+    return check_who_judges(planned_run)
 
 
 def _stream(settings: Settings) -> TextIO:
@@ -201,7 +198,7 @@ async def _check(
     except AttemptError as error:
         record.fail(context, error)
     if not record.passed and gaps.workspace is None:
-        record.workspace_dir = f"workspaces/{trial_folder(trial.key)}/{record.number}"
+        record.workspace_dir = f"workspaces/{trial.key.folder}/{record.number}"
         record.notes += await anyio.to_thread.run_sync(
             _keep, context, workspace, context.run_dir / record.workspace_dir
         )
@@ -241,7 +238,7 @@ async def _evidence(context: RunContext, trial: Trial, record: AttemptRecord, wo
 def _copy_record(record: RecordedRun, old: TrialResult, run_dir: Path) -> None:
     """Copy what was recorded of a trial, so that the new run folder does not need the old one."""
     has_session = record.session(old) is not None
-    _copy(record.run_dir, run_dir, f"trials/{trial_folder(old.key)}")
+    _copy(record.run_dir, run_dir, f"trials/{old.key.folder}")
     for attempt in old.attempts:
         if attempt.workspace_dir and not (has_session and attempt is old.attempts[-1]):
             _copy(record.run_dir, run_dir, attempt.workspace_dir)
@@ -277,7 +274,7 @@ def _never_ended(trial: Trial, record: RecordedRun) -> TrialResult:
         score=None,
         duration_s=0.0,
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        artifact_dir=f"trials/{trial_folder(trial.key)}/1",
+        artifact_dir=f"trials/{trial.key.folder}/1",
         failure=failure,
         failure_class=FailureClass(id="not-recorded", label="Not recorded"),
     )

@@ -15,8 +15,8 @@ from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 
+from whet.sandbox.bubblewrap._stage import clone, snapshot
 from whet.sandbox.contract import is_there
-from whet.workspace.mounts import clone, private_mounts, snapshot
 
 _OTHERS_READ, _OTHERS_WRITE, _OTHERS_SEARCH = 0o004, 0o002, 0o001
 # Lists the descriptions of all keys of the user.
@@ -87,7 +87,6 @@ def shown(folder: str) -> tuple[str, ...]:
         return ("--symlink", str(Path(folder).readlink()), folder)
     if not _is_root() or not Path(folder).is_dir() or _is_for_root(folder):
         return ("--ro-bind", folder, folder)
-    private_mounts()
     try:
         # The kernel enforces it for every file, also for new ones.
         return ("--ro-bind", str(clone(folder, ownerless=True)), folder)
@@ -115,7 +114,7 @@ def _covered(folder: str, closed: Sequence[str]) -> tuple[str, ...]:
 
     If we may mount, we cover them once, so that bubblewrap needs one mount and not one for each path.
     """
-    if closed and private_mounts():
+    if closed:
         with suppress(OSError):
             return ("--ro-bind", str(clone(folder, covers=closed)), folder)
     return ("--ro-bind", folder, folder, *chain.from_iterable(map(hidden, closed)))
@@ -128,7 +127,7 @@ def _kernel_settings(*, network: bool) -> tuple[str, ...]:
     covered, and each cover costs every start.
     """
     closed = _closed("/proc/sys")
-    if closed and private_mounts():
+    if closed:
         with suppress(OSError):
             return ("--ro-bind", str(snapshot("/proc/sys", without=closed, live=_LIVE_SETTINGS)), "/proc/sys")
     return _covered("/proc/sys", [path for path in closed if network or not path.startswith(_NETWORK)])
@@ -168,7 +167,7 @@ def toolchains(path: str, program: str, apart: tuple[Path, ...] = ()) -> tuple[P
         wanted.update(folder for folder in _installation(place.parent) if folder != place.parent)
         wanted.add(place)
     wanted.update(_linked_package(Path(program)))
-    wanted = {folder for folder in wanted if not any(each.is_relative_to(folder) for each in apart)}
+    wanted = {folder for folder in wanted if not any(place_apart.is_relative_to(folder) for place_apart in apart)}
     return tuple(_uncovered(python | wanted))
 
 
@@ -210,7 +209,7 @@ def _manages_versions(folder: Path) -> bool:
 
 def _contains_home(folder: Path) -> bool:
     home = Path(os.environ.get("HOME") or "/nonexistent")
-    return any(each.is_relative_to(folder) for each in (home, home.resolve()))
+    return any(place.is_relative_to(folder) for place in (home, home.resolve()))
 
 
 def _is_personal(folder: Path) -> bool:
@@ -226,10 +225,10 @@ def _packages_around(folder: Path) -> Iterator[Path]:
 
 def _linked_package(program: Path) -> Iterator[Path]:
     """Yield the package of a program to which `node_modules` only links, unless it is a project of its own."""
-    found = program.resolve()
-    if _NODE_PACKAGES in found.parts or not any(_NODE_PACKAGES in place.parts for place in _hops(program)):
+    target = program.resolve()
+    if _NODE_PACKAGES in target.parts or not any(_NODE_PACKAGES in place.parts for place in _hops(program)):
         return
-    packages = (folder for folder in found.parents if (folder / "package.json").is_file())
+    packages = (folder for folder in target.parents if (folder / "package.json").is_file())
     yield from (folder for folder in islice(packages, 1) if not _is_personal(folder))
 
 
@@ -252,12 +251,12 @@ def closed_below(folder: str) -> Iterator[str]:
         return
     for entry in entries:
         try:
-            found = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
         except OSError:
             continue
-        if _is_closed(found) or _FLEETING.search(entry.path):
+        if _is_closed(status) or _FLEETING.search(entry.path):
             yield entry.path
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             yield from closed_below(entry.path)
 
 
@@ -291,13 +290,13 @@ def _has_more_than_text(folder: str) -> bool:
     return False
 
 
-def _is_closed(found: os.stat_result) -> bool:
-    if stat.S_ISLNK(found.st_mode) or not (found.st_uid == _user() or found.st_gid in _groups()):
+def _is_closed(status: os.stat_result) -> bool:
+    if stat.S_ISLNK(status.st_mode) or not (status.st_uid == _user() or status.st_gid in _groups()):
         return False
-    if stat.S_ISDIR(found.st_mode):
-        return not found.st_mode & _OTHERS_SEARCH
+    if stat.S_ISDIR(status.st_mode):
+        return not status.st_mode & _OTHERS_SEARCH
     # A file that others may execute is a program, and stays visible.
-    return not found.st_mode & (_OTHERS_READ | _OTHERS_SEARCH)
+    return not status.st_mode & (_OTHERS_READ | _OTHERS_SEARCH)
 
 
 def _writable(mode: int) -> bool:

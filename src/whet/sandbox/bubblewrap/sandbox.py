@@ -206,8 +206,8 @@ class _Status:
     @cached_property
     def namespace(self) -> int | None:
         """The first process of the namespace, with which all others die; None if there is no namespace."""
-        found = _CHILD.search(self._report)
-        return int(found[1]) if found else None
+        match = _CHILD.search(self._report)
+        return int(match[1]) if match else None
 
     @property
     def ran(self) -> bool:

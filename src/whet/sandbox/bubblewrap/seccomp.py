@@ -108,7 +108,7 @@ def refused_calls() -> bytes | None:
     machine = os.uname().machine
     if machine not in _ARCHITECTURES:
         return None
-    return b"".join(struct.pack("HBBI", *each) for each in _filter(machine))
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in _filter(machine))
 
 
 def as_file(data: bytes) -> int:

@@ -61,8 +61,8 @@ class RunningContainer(Struct, frozen=True):
     @property
     def layer(self) -> Path | None:
         """The folder with what was written in it, if its file system is an overlay."""
-        found = self.root.parent / "diff"
-        return found if self.root.name == "merged" and found.is_dir() else None
+        folder = self.root.parent / "diff"
+        return folder if self.root.name == "merged" and folder.is_dir() else None
 
     @classmethod
     def find(cls, engine: Engine, identifier: str) -> RunningContainer | None:
@@ -122,5 +122,5 @@ def _runtime(program: str) -> str | None:
     if os.geteuid() != 0 or not engine.is_podman:
         return None
     said = engine.ask("info", "--format", "{{.Host.OCIRuntime.Path}}")
-    found = said.out.strip()
-    return found if said.ok and Path(found).is_file() else None
+    program_path = said.out.strip()
+    return program_path if said.ok and Path(program_path).is_file() else None

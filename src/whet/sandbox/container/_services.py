@@ -79,19 +79,19 @@ class Services:
         kept: dict[int, bool] = {}
         return [pid for pid in members(self._first) if not self._is_service(pid, kept)]
 
-    def _is_service(self, pid: int, found: dict[int, bool]) -> bool:
-        if pid not in found:
+    def _is_service(self, pid: int, answers: dict[int, bool]) -> bool:
+        if pid not in answers:
             look = _look_at(pid)
             # Should a process be among its own ancestors by then, because ids are used again.
-            found[pid] = False
-            found[pid] = look is not None and (self._was_there(pid, look) or self._is_fork(look, found))
-        return found[pid]
+            answers[pid] = False
+            answers[pid] = look is not None and (self._was_there(pid, look) or self._is_fork(look, answers))
+        return answers[pid]
 
     def _was_there(self, pid: int, look: _ProcessIdentity) -> bool:
         known = self._known.get(pid)
         return known is not None and (known.began, known.layout) == (look.began, look.layout)
 
-    def _is_fork(self, look: _ProcessIdentity, found: dict[int, bool]) -> bool:
+    def _is_fork(self, look: _ProcessIdentity, answers: dict[int, bool]) -> bool:
         """Return whether it still is the program of a service that forked it: nothing was loaded since."""
         # The first process of a container gets every orphan, so that being its child says nothing.
         if look.parent == self._first:
@@ -99,7 +99,7 @@ class Services:
         parent = _look_at(look.parent)
         # A program can move its layout to where another has it, but not change the file that it runs from.
         same = parent is not None and (parent.layout, parent.program) == (look.layout, look.program)
-        return same and look.layout != (0, 0) and look.program is not None and self._is_service(look.parent, found)
+        return same and look.layout != (0, 0) and look.program is not None and self._is_service(look.parent, answers)
 
     def _parents_of(self, pids: list[int]) -> set[int]:
         looks = (_look_at(pid) for pid in pids)

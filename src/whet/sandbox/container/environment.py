@@ -14,19 +14,19 @@ _FROM_HOST = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
 
 def from_host(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Return variables with those of this machine filled in; raises `EnvironmentFailed` for one that is not set."""
-    found = {}
+    variables = {}
     for name, value in env.items():
         match = _FROM_HOST.fullmatch(value)
         if match is not None and match[1] not in environ and match[2] is None:
             raise EnvironmentFailed(f"variable {name} of the task is {value}, and {match[1]} is not set here")
-        found[name] = value if match is None else environ.get(match[1], match[2] or "")
-    return found
+        variables[name] = value if match is None else environ.get(match[1], match[2] or "")
+    return variables
 
 
 def wanted_from_host(env: Mapping[str, str], environ: Mapping[str, str]) -> set[str]:
     """Return which variables of this machine *env* takes: those without a default, and others that are set."""
-    found = (_FROM_HOST.fullmatch(value) for value in env.values())
-    return {match[1] for match in found if match is not None and (match[2] is None or match[1] in environ)}
+    matches = (_FROM_HOST.fullmatch(value) for value in env.values())
+    return {match[1] for match in matches if match is not None and (match[2] is None or match[1] in environ)}
 
 
 def ceilings_of(environment: TaskEnvironment, usual: Ceilings) -> Ceilings:

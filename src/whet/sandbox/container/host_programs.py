@@ -44,10 +44,10 @@ async def carry(command: Command, place: InImage) -> CarriedCommand:
 
 
 def _carried(command: Command, place: InImage) -> CarriedCommand:
-    engine, found = Engine(place.engine), _of_host(command, place)
-    if found is None:
+    engine, program = Engine(place.engine), _of_host(command, place)
+    if program is None:
         return CarriedCommand(argv=command.argv, env=command.env)
-    carried = brought(Path(found), command.env, engine, place.image)
+    carried = brought(Path(program), command.env, engine, place.image)
     there = carried.packages | carried.libraries
     return CarriedCommand(argv=(*carried.start, *command.argv[1:]), env=command.env, mounts=tuple(there.items()))
 
@@ -60,9 +60,9 @@ class HostProgram(Struct, frozen=True):
     libraries: dict[Path, Path]
 
 
-def brought(found: Path, env: Mapping[str, str], engine: Engine, image: str) -> HostProgram:
-    """Return what to mount so that the program at *found* runs in containers of *image*."""
-    program = found.resolve()
+def brought(host_path: Path, env: Mapping[str, str], engine: Engine, image: str) -> HostProgram:
+    """Return what to mount so that the program at *host_path* runs in containers of *image*."""
+    program = host_path.resolve()
     folder, inside = _whole(program)
     packages = {inside: folder}
     start: tuple[str, ...] = (str(inside if folder == program else inside / program.relative_to(folder)),)
@@ -101,8 +101,8 @@ def _node(program: Path, env: Mapping[str, str]) -> Path | None:
         first = file.read(_SHEBANG).split(b"\n")[0]
     if not first.startswith(b"#!") or b"node" not in first:
         return None
-    found = shutil.which("node", path=env.get("PATH", os.defpath))
-    return Path(found).resolve() if found else None
+    node_path = shutil.which("node", path=env.get("PATH", os.defpath))
+    return Path(node_path).resolve() if node_path else None
 
 
 def missing_libraries(binary: Path, engine: Engine, image: str) -> dict[Path, Path]:

@@ -79,9 +79,9 @@ class Images(Struct):
     async def _derived(self, base: str, spec: ImageSpec) -> str:
         """Return the image with what `install` adds, for the base as it is now."""
         assert spec.install is not None
-        found = await self._call("image", "inspect", "--format", "{{.Id}}", base)
+        answer = await self._call("image", "inspect", "--format", "{{.Id}}", base)
         recipe = f"FROM {base}\nUSER 0\nRUN {spec.install}\n".replace("\r", "")
-        digest = hashlib.sha256(f"{found.out.strip()}\0{recipe}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{answer.out.strip()}\0{recipe}".encode()).hexdigest()
         with _context(recipe) as folder:
             return await self._build(digest, folder, f"{folder}/{_DOCKERFILE}", spec.build_timeout_s)
 
@@ -144,11 +144,11 @@ def content_hash(folder: Path) -> str:
     """Return a hash of what is in *folder*: paths, kinds, rights to execute, contents and targets of links."""
     whole = hashlib.sha256()
     for path in _sorted(folder):
-        found = path.lstat()
-        whole.update(f"{path.relative_to(folder)}\0{stat.S_IFMT(found.st_mode)}\0{found.st_mode & 0o111}\0".encode())
-        if stat.S_ISLNK(found.st_mode):
+        status = path.lstat()
+        whole.update(f"{path.relative_to(folder)}\0{stat.S_IFMT(status.st_mode)}\0{status.st_mode & 0o111}\0".encode())
+        if stat.S_ISLNK(status.st_mode):
             whole.update(os.fsencode(path.readlink()))
-        elif stat.S_ISREG(found.st_mode):
+        elif stat.S_ISREG(status.st_mode):
             with path.open("rb") as file:
                 whole.update(hashlib.file_digest(file, "sha256").digest())
     return whole.hexdigest()
@@ -169,7 +169,7 @@ def built_images(engine: Engine) -> list[str]:
 def remove_images(engine: Engine, names: list[str]) -> list[str]:
     """Remove images, and return why some are left: by force, containers that run would go with them."""
     said = [(name, engine.ask("image", "rm", name)) for name in names]
-    return [f"{name}: {_in_use(each.err) or each.why}" for name, each in said if not each.ok]
+    return [f"{name}: {_in_use(answer.err) or answer.why}" for name, answer in said if not answer.ok]
 
 
 def _in_use(said: str) -> str | None:

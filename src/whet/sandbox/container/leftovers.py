@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Self
 
 from whet.errors import SandboxError
+from whet.reading.paths import own_state
 from whet.sandbox.engine import Engine
 from whet.sandbox.process.pool import reaper
 from whet.sandbox.process.procfs import all_processes, is_running
@@ -34,18 +35,13 @@ _MARKS, _PAUSES, _HANDED = "containers", "pauses", "handed"
 _PAUSE_COMMANDS = {("catatonit", b"-P"), ("podman", b"pause")}
 
 
-def own_state() -> Path:
-    """Return where this user's whet keeps what is no record; it may not exist."""
-    return Path(f"/var/tmp/whet-{os.getuid()}")  # noqa: S108 - `state_folder` checks that it is ours
-
-
 def state_folder(part: str) -> Path:
     """Return the folder of this user for what must be found again after a kill, whatever HOME and TMPDIR say."""
     folder = own_state()
     with contextlib.suppress(FileExistsError), _writing(folder):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise SandboxError(f"{folder} is not a folder that only you can use", hint="remove it")
     return folder / part
 
@@ -117,9 +113,9 @@ def _begin_pause(engine: Engine) -> None:
             return
         deadline = time.monotonic() + _PATIENCE_S
         # Podman does not wait until it has become the program by which we know it.
-        while not (found := _pauses()) and time.monotonic() < deadline:
+        while not (pids := _pauses()) and time.monotonic() < deadline:
             time.sleep(0.001)
-        for pid in found:
+        for pid in pids:
             reaper.adopt(pid)
             (state_folder(_PAUSES) / _name_of(pid)).touch()
 
@@ -151,15 +147,15 @@ def _kill(pid: int) -> None:
 
 def _pauses() -> list[int]:
     """Return the processes that keep the user namespace of podman for this user."""
-    found = []
+    pids = []
     for pid in all_processes():
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}").stat().st_uid != os.getuid():
                 continue
             words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
             if (Path(os.fsdecode(words[0])).name, *words[1:]) in _PAUSE_COMMANDS:
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 @contextlib.contextmanager
@@ -225,15 +221,15 @@ def _abandoned() -> list[Path]:
 
 def abandoned_containers() -> list[str]:
     """Return the containers of every whet that was killed, by their names."""
-    found: list[str] = []
+    containers: list[str] = []
     for note in _abandoned():
         with contextlib.suppress(OSError, ValueError):
             program, env = json.loads(note.read_text())
             engine = Engine(program, tuple((name, value) for name, value in env))
             _begin_pause(engine)
-            found += engine.owned(note.name)
+            containers += engine.owned(note.name)
     _end_pauses()
-    return found
+    return containers
 
 
 def _swept(notes: Iterable[Path]) -> Iterator[str]:

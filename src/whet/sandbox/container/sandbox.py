@@ -104,7 +104,7 @@ class ContainerSandbox(Sandbox):
         env = inner_env(carried)
         async with AsyncExitStack() as stack:
             network = await stack.enter_async_context(network_of(boundary, engine))
-            given = stack.enter_context(env_options(env))
+            env_words = stack.enter_context(env_options(env))
             calls = stack.enter_context(filter_options(engine))
             argv = (
                 *("run", "--interactive", "--pull", "never", "--name", name, *place.labels, *engine.init),
@@ -112,7 +112,7 @@ class ContainerSandbox(Sandbox):
                 *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", *calls),
                 *("--network", network, *limits(boundary.ceilings)),
                 *mounts(boundary, carried, engine),
-                *("--workdir", str(command.cwd), *given, "--entrypoint", carried.argv[0]),
+                *("--workdir", str(command.cwd), *env_words, "--entrypoint", carried.argv[0]),
                 *(place.image, *carried.argv[1:]),
             )
             try:
@@ -278,10 +278,10 @@ def inner_env(carried: CarriedCommand) -> dict[str, str]:
 
 def of_lines(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of several lines, which a file cannot hold: the engine passes them on from its own."""
-    found = {name: value for name, value in env.items() if "\n" in value or "\r" in value}
-    if clash := next((name for name in found if name in os.environ and name.startswith(_OF_ENGINES)), None):
+    variables = {name: value for name, value in env.items() if "\n" in value or "\r" in value}
+    if clash := next((name for name in variables if name in os.environ and name.startswith(_OF_ENGINES)), None):
         raise SandboxError(f"variable {clash} has a line break in it, and is one of the engine itself")
-    return found
+    return variables
 
 
 @contextmanager

@@ -172,8 +172,8 @@ class TaskContainer(Struct, eq=False):
         if self._running is not None and self._running.takes(user):
             # Services are what ran before the agent.
             is_environment = self._services is None
-            with self._running.executing(argv, env, cwd, user, is_environment=is_environment) as given:
-                yield replace(self.engine.command(), argv=given)
+            with self._running.executing(argv, env, cwd, user, is_environment=is_environment) as words:
+                yield replace(self.engine.command(), argv=words)
             return
         who = () if user is None else ("--user", user)
         with env_options(env) as options:
@@ -203,8 +203,8 @@ class TaskContainer(Struct, eq=False):
             *(option for options in shown for option in options),
         )
         heard.wanted = token.encode()
-        with env_options(env) as given:
-            tail = ("--workdir", str(self.workdir), *given, self.place.image, "sh", "-c", _STAY, token)
+        with env_options(env) as env_words:
+            tail = ("--workdir", str(self.workdir), *env_words, self.place.image, "sh", "-c", _STAY, token)
             outer = self.engine.command(*argv, *tail, env=of_lines(env))
             # In this order at the end: the container is removed, and then nothing is left to wait for.
             opened = open_process(outer, stdout=heard, stderr=heard)
@@ -442,7 +442,7 @@ class TaskContainer(Struct, eq=False):
 
 def _empty(folder: Path) -> None:
     """Remove what is in *folder*, and not the folder itself, which is mounted."""
-    if problems := [each for path in list(folder.iterdir()) for each in remove_tree(path)]:
+    if problems := [problem for path in list(folder.iterdir()) for problem in remove_tree(path)]:
         raise SandboxError(problems[0])
 
 

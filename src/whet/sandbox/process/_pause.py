@@ -48,8 +48,8 @@ async def _stop(find: Callable[[], list[int]], stopped: set[int]) -> None:
     """Stop what there is until all of it is still, twice: one may have been started by another just before."""
     quiet = 0
     while quiet < 2:  # noqa: PLR2004 - see above
-        found = find()
-        fresh = [pid for pid in found if pid not in stopped or _running([pid])]
+        pids = find()
+        fresh = [pid for pid in pids if pid not in stopped or _running([pid])]
         signal_all(fresh, signal.SIGSTOP)
         stopped.update(fresh)
         quiet = 0 if fresh else quiet + 1

@@ -92,24 +92,26 @@ def places(wanted: Ceilings) -> tuple[ParentGroup, ...]:
     """Return the places for groups with all *wanted* ceilings, or nothing if one cannot be held."""
     most = (wanted.memory_mb, wanted.processes, wanted.cpus)
     asked = [controller for controller, value in zip(CONTROLLERS, most, strict=True) if value is not None]
-    found = usable_places()
-    covered = {controller for place in found for controller in place.controllers}
+    usable = usable_places()
+    covered = {controller for place in usable for controller in place.controllers}
     if not covered.issuperset(asked):
         return ()
-    chosen = (replace(place, controllers=tuple(name for name in place.controllers if name in asked)) for place in found)
+    chosen = (
+        replace(place, controllers=tuple(name for name in place.controllers if name in asked)) for place in usable
+    )
     return tuple(place for place in chosen if place.controllers)
 
 
 @lru_cache(maxsize=1)
 def usable_places() -> tuple[ParentGroup, ...]:
     """Try every place once and return those that work; delete what a killed whet left there."""
-    found: list[ParentGroup] = []
+    parents: list[ParentGroup] = []
     for place in (*_unified_places(), *_separate_places()):
-        missing = tuple(name for name in place.controllers if not any(name in other.controllers for other in found))
+        missing = tuple(name for name in place.controllers if not any(name in other.controllers for other in parents))
         if missing and _holds(candidate := ParentGroup(place.folder, missing, place.unified)):
             _sweep(place.folder)
-            found.append(candidate)
-    return tuple(found)
+            parents.append(candidate)
+    return tuple(parents)
 
 
 def _unified_places() -> Iterator[ParentGroup]:
@@ -120,8 +122,8 @@ def _unified_places() -> Iterator[ParentGroup]:
             continue
         folder = mount.place / own.lstrip("/")
         for above in (mount.place,) if folder == mount.place else folder.parents:
-            given = _words(above / "cgroup.subtree_control")
-            controllers = tuple(name for name in CONTROLLERS if name in given)
+            enabled_names = _words(above / "cgroup.subtree_control")
+            controllers = tuple(name for name in CONTROLLERS if name in enabled_names)
             if controllers and above.is_relative_to(mount.place):
                 yield ParentGroup(above, controllers, unified=True)
 

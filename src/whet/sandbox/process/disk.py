@@ -112,7 +112,7 @@ class Disk:
         if time.monotonic() - self._looked > max(_LONGEST_S, self._pause_s):
             return True
         lost = (before - now for before, now in zip(self._free or (), self._free_now(), strict=False))
-        return any(each.size > self._room.size or each.files > self._room.files for each in lost)
+        return any(usage.size > self._room.size or usage.files > self._room.files for usage in lost)
 
     async def _is_full(self, supervisor: int) -> bool:
         self._note()
@@ -126,16 +126,16 @@ class Disk:
         return used._replace(size=used.size + (await self._layer() if self._layer else 0))
 
     def _free_now(self) -> list[DiskUsage]:
-        found = []
+        rooms = []
         for place in self._places:
             try:
                 state = os.statvfs(place)
             except OSError:
                 # Gone, as if everything were.
-                found.append(NOTHING)
+                rooms.append(NOTHING)
             else:
-                found.append(DiskUsage(state.f_bfree * state.f_frsize, state.f_ffree))
-        return found
+                rooms.append(DiskUsage(state.f_bfree * state.f_frsize, state.f_ffree))
+        return rooms
 
 
 def used_by(folders: tuple[Path, ...]) -> int:
@@ -148,10 +148,10 @@ def usage_of(folders: tuple[Path, ...], holders: Callable[[], list[int]] = list)
     # A file with two names takes its blocks once.
     seen: set[tuple[int, int]] = set()
     total = files = 0
-    for found in (*(each for folder in folders for each in _below(folder)), *_nameless(holders())):
-        if stat.S_ISDIR(found.st_mode) or (found.st_dev, found.st_ino) not in seen:
-            seen.add((found.st_dev, found.st_ino))
-            total += max(found.st_blocks * _BLOCK, _LEAST)
+    for status in (*(below for folder in folders for below in _below(folder)), *_nameless(holders())):
+        if stat.S_ISDIR(status.st_mode) or (status.st_dev, status.st_ino) not in seen:
+            seen.add((status.st_dev, status.st_ino))
+            total += max(status.st_blocks * _BLOCK, _LEAST)
             files += 1
     return DiskUsage(total, files)
 

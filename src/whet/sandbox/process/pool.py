@@ -73,9 +73,9 @@ def kill_marked(name: str, value: str) -> int:
     wanted = f"{name}={value}".encode()
     killed: set[int] = set()
     # Repeat until there is no new one: a process may fork while we look.
-    while found := set(_marked(wanted)) - killed:
-        signal_all(sorted(found), signal.SIGKILL)
-        killed |= found
+    while pids := set(_marked(wanted)) - killed:
+        signal_all(sorted(pids), signal.SIGKILL)
+        killed |= pids
     return len(killed)
 
 

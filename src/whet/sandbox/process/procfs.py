@@ -39,16 +39,16 @@ def stay_unread() -> None:
 
 def descendants(pid: int) -> list[int]:
     """Return all processes below *pid*, parents first."""
-    found: list[int] = []
+    pids: list[int] = []
     seen: set[int] = set()
     waiting = children(pid)
     while waiting:
         child = waiting.pop()
         if child not in seen:
             seen.add(child)
-            found.append(child)
+            pids.append(child)
             waiting.extend(children(child))
-    return found
+    return pids
 
 
 def signal_all(pids: Iterable[int], number: int) -> None:
@@ -80,29 +80,29 @@ def end_descendants(patience_s: float, ended: Callable[[int, int], object] = lam
     deadline = time.monotonic() + patience_s
     pause_s = _FIRST_PAUSE_S
     while reap(ended):
-        found = descendants(os.getpid())
+        pids = descendants(os.getpid())
         if time.monotonic() > deadline:
-            return found
+            return pids
         if pause_s > _FIRST_PAUSE_S:
             # Some processes replace each one that dies. A stopped process starts nothing.
-            found = _stopped(found)
-        signal_all(found, signal.SIGKILL)
+            pids = _stopped(pids)
+        signal_all(pids, signal.SIGKILL)
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.2, _LONGEST_PAUSE_S)
     return []
 
 
-def _stopped(found: list[int]) -> list[int]:
+def _stopped(pids: list[int]) -> list[int]:
     """Stop everything below us until there is nothing new; return all of it."""
     stopped: set[int] = set()
     for _ in range(_MOST_LOOKS):
-        fresh = [pid for pid in found if pid not in stopped]
+        fresh = [pid for pid in pids if pid not in stopped]
         if not fresh:
             break
         signal_all(fresh, signal.SIGSTOP)
         stopped.update(fresh)
-        found = descendants(os.getpid())
-    return sorted(stopped.union(found))
+        pids = descendants(os.getpid())
+    return sorted(stopped.union(pids))
 
 
 def children(pid: int) -> list[int]:
@@ -111,18 +111,18 @@ def children(pid: int) -> list[int]:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
-    found: list[int] = []
+    pids: list[int] = []
     missing = False
     for thread in threads:
         try:
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found.extend(map(int, file.read().split()))
+                pids.extend(map(int, file.read().split()))
         except FileNotFoundError:
             # The thread has ended, and others may have children; or this kernel has no such files.
             missing = True
         except OSError:
             continue
-    return found or (list(_children_by_scan(pid)) if missing else [])
+    return pids or (list(_children_by_scan(pid)) if missing else [])
 
 
 def _children_by_scan(pid: int) -> Iterator[int]:
@@ -150,7 +150,9 @@ def members(first: int) -> list[int]:
     space = space_of(first)
     inside = space is not None and space != space_of(os.getpid())
     beside = [pid for pid in all_processes() if pid != first and space_of(pid) == space] if inside else []
-    return list(dict.fromkeys((*descendants(first), *(each for pid in beside for each in (pid, *descendants(pid))))))
+    return list(
+        dict.fromkeys((*descendants(first), *(process for pid in beside for process in (pid, *descendants(pid)))))
+    )
 
 
 def space_of(pid: int) -> str | None:

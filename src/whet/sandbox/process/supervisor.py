@@ -346,9 +346,9 @@ class _Start:
         over.acquire()
 
 
-def _program(given: bytes, env: dict[bytes, bytes]) -> str:
+def _program(program: bytes, env: dict[bytes, bytes]) -> str:
     """Return the path of the program; skip folders on PATH that do not exist or that we may not read."""
-    name = os.fsdecode(given)
+    name = os.fsdecode(program)
     if "/" in name:
         return name
     closed = False

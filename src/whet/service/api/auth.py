@@ -106,9 +106,9 @@ def create_key(
 
 
 def _organisation_id(connection: Connection, name: str) -> str:
-    found = connection.execute(select(organisations.c.id).where(organisations.c.name == name)).scalar()
-    if found is not None:
-        return str(found)
+    organisation_id = connection.execute(select(organisations.c.id).where(organisations.c.name == name)).scalar()
+    if organisation_id is not None:
+        return str(organisation_id)
     id_ = str(uuid.uuid4())
     connection.execute(insert(organisations).values(id=id_, name=name, created_us=now_us()))
     return id_

@@ -246,7 +246,7 @@ def list_versions(
     if before is not None:
         query = query.where(suite_versions.c.version < before)
     rows = connection.execute(query.order_by(suite_versions.c.version.desc()).limit(limit + 1))
-    return split_page([StoredSuite(*row) for row in rows], limit, lambda found: str(found.version))
+    return split_page([StoredSuite(*row) for row in rows], limit, lambda version: str(version.version))
 
 
 @cache

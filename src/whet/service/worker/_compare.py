@@ -149,30 +149,30 @@ def _candidates(samples: RunSamples, cases: frozenset[str]) -> RunSamples:
     return replace(samples, arms=tuple(arm for arm in arms if arm.arm in names and arm.trials))
 
 
-def _decided(found: Comparison, arm: str) -> Decided:
-    alone = found.candidate == _NOW
-    comparison = found if alone else replace(found, candidate=arm, baseline=f"{arm} in {_BEFORE}")
+def _decided(pair: Comparison, arm: str) -> Decided:
+    alone = pair.candidate == _NOW
+    comparison = pair if alone else replace(pair, candidate=arm, baseline=f"{arm} in {_BEFORE}")
     return Decided(
         arm=arm,
-        runner=found.runner,
-        verdict=found.verdict,
-        difference=found.difference,
-        low=found.low,
-        high=found.high,
+        runner=pair.runner,
+        verdict=pair.verdict,
+        difference=pair.difference,
+        low=pair.low,
+        high=pair.high,
         said=sentence(comparison),
     )
 
 
-def _moved(found: Comparison, arm: str) -> Iterator[Moved]:
+def _moved(pair: Comparison, arm: str) -> Iterator[Moved]:
     def weighed(case: CaseChange) -> tuple[bool, float]:
         return case.may_be_chance, -abs(case.value) * case.weight
 
-    cases = [case for case in found.cases if case.value]
+    cases = [case for case in pair.cases if case.value]
     for case in sorted(cases, key=weighed)[:_MOST_MOVED]:
         yield Moved(
             case=case.case,
             arm=arm,
-            runner=found.runner,
+            runner=pair.runner,
             weight=case.weight,
             before=case.baseline or 0.0,
             after=case.candidate or 0.0,

@@ -379,5 +379,5 @@ def _summary(folder: RunFolder) -> dict[str, Any] | None:
     return {name: value for name, value in results.items() if name not in _NOT_IN_SUMMARY} | comparisons
 
 
-def _without_cases(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name != "cases"}
+def _without_cases(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name != "cases"}

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from whet.checks.asserts.explain import text_of
@@ -41,11 +42,13 @@ class PythonFormat:
 
     def lower(self, path: Path) -> Suite:
         """Import the module and check all that can be checked without running an agent."""
-        module = _import(path)
+        place = _SuiteModule.at(path)
+        module = _import(place)
+        author_modules = place.modules()
+        helpers = [file for file in author_modules if file != path]
         findings = Findings(str(path), language=PYTHON)
-        findings.problems += (
-            problem for author_module in _own_modules(path) for problem in _dropped_generator_problems(author_module)
-        )
+        for author_module in author_modules.values():
+            findings.problems += _dropped_generator_problems(author_module)
         for_all = lower_check_files(getattr(module, "check_files", ()), findings)
         cases = tuple(
             replace(case, check_files=tuple(dict.fromkeys((*for_all, *case.check_files))))
@@ -59,36 +62,57 @@ class PythonFormat:
             name=path.stem,
             cases=cases,
             source=path,
-            digest=_digest([path, *_helpers(path)]),
-            helpers=_digest(_helpers(path)),
+            digest=_digest([path, *helpers]),
+            helpers=_digest(helpers),
             workspace=workspace,
             held_out=held_out(path, cases),
         )
 
 
-def _helpers(path: Path) -> Iterator[Path]:
-    """Yield the files that the suite imported from its folder or package."""
-    for module in _own_modules(path):
-        if module.__file__ and Path(module.__file__) != path:
-            yield Path(module.__file__)
+class _SuiteModule(Struct, frozen=True):
+    """The module of a suite: its file, its name, and where its imports start."""
+
+    path: Path
+    # The folder that holds its package, or the one that it is in.
+    home: Path
+    # Its folder, or that of the topmost package around it.
+    top: Path
+    # Its own name in its package; elsewhere one that no other module has.
+    name: str
+    # The dotted name of its package, if it is in one.
+    package: str = ""
+
+    @classmethod
+    def at(cls, path: Path) -> _SuiteModule:
+        """Return what the file at *path* is as a module."""
+        home, top = home_of(path), top_of(path)
+        if home == path.parent:
+            return cls(path, home, top, f"{_OUTSIDE_PACKAGES}{path.stem}")
+        package = ".".join(path.parent.relative_to(home).parts)
+        return cls(path, home, top, f"{package}.{path.stem}", package)
+
+    def owns(self, file: str) -> bool:
+        """Return whether *file* is the suite or one of its helpers."""
+        # As text: there are hundreds of modules, and making a Path of each takes long.
+        return file.startswith(f"{self.top}/") and "site-packages" not in file
+
+    def modules(self) -> dict[Path, ModuleType]:
+        """Return the suite's module and what it imported from its folder or package, but no other suite, by file."""
+        beginning = f"{self.top}/"
+        modules: dict[Path, ModuleType] = {}
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if name.startswith(_OUTSIDE_PACKAGES) and name != self.name:
+                continue
+            if isinstance(file, str) and file.startswith(beginning) and file.endswith(".py"):
+                modules[Path(file)] = module
+        return modules
 
 
 def _digest(files: Iterable[Path]) -> str:
     """Return the digest of what an author wrote of *files*, in the order of their names."""
     author_files = sorted(file for file in set(files) if "site-packages" not in file.parts and file.is_file())
     return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in author_files)).hexdigest()
-
-
-def _own_modules(path: Path) -> Iterator[ModuleType]:
-    """Yield the suite's module and what it imported from its folder or package, but no other suite."""
-    # As text: there are hundreds of modules, and making a Path of each takes long.
-    top = f"{top_of(path)}/"
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name.startswith(_OUTSIDE_PACKAGES) and name != _name(path):
-            continue
-        if isinstance(file, str) and file.startswith(top) and file.endswith(".py"):
-            yield module
 
 
 def _dropped_generator_problems(module: ModuleType) -> Iterator[Problem]:
@@ -105,37 +129,29 @@ def _dropped_generator_problems(module: ModuleType) -> Iterator[Problem]:
         )
 
 
-def _name(path: Path) -> str:
-    """Return the module's name: its own in its package, elsewhere one that no other module has."""
-    if not (path.parent / PACKAGE).is_file():
-        return f"{_OUTSIDE_PACKAGES}{path.stem}"
-    return ".".join((*path.parent.relative_to(top_of(path).parent).parts, path.stem))
-
-
-def _import(path: Path) -> ModuleType:
+def _import(place: _SuiteModule) -> ModuleType:
     """Import the module with its folder on the path, or with the folder that has its package."""
-    name, top = _name(path), top_of(path)
-    package = name.rpartition(".")[0] if (path.parent / PACKAGE).is_file() else ""
+    name, path = place.name, place.path
     spec = importlib.util.spec_from_file_location(name, path, loader=SuiteLoader(name, str(path)))
     if spec is None or spec.loader is None:
         raise SuiteError([Problem(file=str(path), message="cannot be imported")])
     most_s = limit_s(os.environ)
     module = importlib.util.module_from_spec(spec)
     authoring.marked_cases.pop(name, None)
-    enter(home_of(path))
-    folders = (str(path.parent), *([str(top.parent)] if package else []))
-    sys.path += [place for place in folders if place not in sys.path]
+    enter(place.home)
+    folders = dict.fromkeys((str(path.parent), str(place.home)))
+    sys.path += [folder for folder in folders if folder not in sys.path]
     try:
         # What a module prints while it loads must not get between the lines of a reporter.
         with (
-            patience(path, most_s, _is_own(path)),
+            patience(path, most_s, place.owns),
             contextlib.redirect_stdout(sys.stderr),
             _same_process(),
             _no_way_out(),
-            rewriting_helpers(home_of(path)),
+            rewriting_helpers(place.home),
         ):
-            if package:
-                _check_package(importlib.import_module(package), path)
+            if place.package:
+                _check_package(importlib.import_module(place.package), path)
             sys.modules[name] = module
             spec.loader.exec_module(module)
     except KeyboardInterrupt:
@@ -143,12 +159,6 @@ def _import(path: Path) -> ModuleType:
     except BaseException as error:
         raise SuiteError([_import_problem(path, error)]) from error
     return module
-
-
-def _is_own(path: Path) -> Callable[[str], bool]:
-    """Return a function that says whether a file is the suite or one of its helpers."""
-    folder = f"{top_of(path)}/"
-    return lambda file: file.startswith(folder) and "site-packages" not in file
 
 
 def _check_package(package: ModuleType, path: Path) -> None:

@@ -97,9 +97,11 @@ def _texts_of_skill(suite: Suite, skill: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _is_of_suite(path: Path, suite: Suite, skill: Path) -> bool:
-    """Return whether a file belongs to *suite*, wherever that lies in *skill*: no agent is given it."""
-    place, folder = path.resolve(), suite.source.parent
-    return any(place.is_relative_to(own) for own in (suite.source, *suite.held_out, folder) if own != skill.resolve())
+    """Return whether a file belongs to *suite*, if that lies in *skill*: no agent is given it."""
+    place, home, folder = path.resolve(), skill.resolve(), suite.source.parent.resolve()
+    # A suite above the skill, such as one beside all skills of a project, does not make the skill a part of it.
+    inside = [own for own in (suite.source.resolve(), *suite.held_out, folder) if home in own.parents]
+    return any(place.is_relative_to(own) for own in inside)
 
 
 class _LeakSearch:

@@ -74,8 +74,8 @@ def _read(path: Path) -> SplitLock:
         raise _problem(path, f"cannot be read: {reason}", _RESTORE) from None
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema != SCHEMA:
-        found = "it has none" if schema is None else f"it is {shown(schema)}"
-        raise _problem(path, f"is not the lock of a split: its schema must be {SCHEMA}, and {found}", _RESTORE)
+        actual = "it has none" if schema is None else f"it is {shown(schema)}"
+        raise _problem(path, f"is not the lock of a split: its schema must be {SCHEMA}, and {actual}", _RESTORE)
     try:
         lock = codec.decode(data, SplitLock)
     except codec.WireError as error:

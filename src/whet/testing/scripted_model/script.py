@@ -60,11 +60,11 @@ class Step(Struct, frozen=True, kw_only=True):
 Steps: TypeAlias = Sequence["Step | Mapping[str, Any]"]
 
 
-def read_step(given: Step | Mapping[str, Any]) -> Step:
+def read_step(step: Step | Mapping[str, Any]) -> Step:
     """Read a step as a person wrote it; a tool may be written in the step itself."""
-    if isinstance(given, Step):
-        return given
-    values = dict(given)
+    if isinstance(step, Step):
+        return step
+    values = dict(step)
     tools = [dict(tool) for tool in values.pop("tools", ())]
     word = next((word for word in TOOL_WORDS if word in values), None)
     if word is not None:

@@ -174,10 +174,10 @@ class ModelServer(ThreadingHTTPServer):
         script = self._scripts.get(request.script)
         if script is None:
             return request, f'there is no script "{request.script}"; known: {", ".join(sorted(self._scripts))}'
-        found = script.next()
-        if found is None:
+        turn = script.next()
+        if turn is None:
             return request, f'the script "{request.script}" has no more steps'
-        return replace(request, step=found[0]), found[1]
+        return replace(request, step=turn[0]), turn[1]
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Take a connection, and remember it."""
@@ -342,15 +342,15 @@ def _hang_up(connection: socket.socket) -> None:
 
 def _key_of(headers: Mapping[str, str]) -> str:
     """Return the key of a request, in any of the places where agents put it."""
-    found = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization") or ""
-    return found.removeprefix("Bearer ")
+    key = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization") or ""
+    return key.removeprefix("Bearer ")
 
 
 def read_request(method: str, target: str, headers: Message, data: bytes) -> Request:
     """Return what is asked."""
     whole = urlsplit(target).path
-    found = _PREFIX.fullmatch(whole)
-    script, path = (found["script"], found["path"] or "/") if found else ("", whole)
+    match = _PREFIX.fullmatch(whole)
+    script, path = (match["script"], match["path"] or "/") if match else ("", whole)
     body = parse(data)
     wire, model, streams = _asked(path, body)
     return Request(
@@ -386,13 +386,13 @@ def read_data(stream: BinaryIO, headers: Message) -> bytes:
 
 
 def _chunks(stream: BinaryIO) -> list[bytes]:
-    found = []
+    chunks = []
     while size := int(stream.readline().split(b";")[0].strip() or b"0", 16):
-        found.append(stream.read(size))
+        chunks.append(stream.read(size))
         stream.readline()
     while stream.readline().strip():
         pass
-    return found
+    return chunks
 
 
 def side_step(body: Body) -> Step:
@@ -406,8 +406,8 @@ def _asked_shape(body: Body) -> Body | None:
     """The JSON schema of the answer, in any of the formats; an empty one if any JSON will do."""
     config = body.get("generationConfig") or {}
     if config.get("responseMimeType") == "application/json" or config.get("responseJsonSchema"):
-        found: Body = config.get("responseJsonSchema") or config.get("responseSchema") or {}
-        return found
+        schema: Body = config.get("responseJsonSchema") or config.get("responseSchema") or {}
+        return schema
     asked = (body.get("output_config") or {}).get("format") or (body.get("text") or {}).get("format")
     asked = asked or (body.get("response_format") or {}).get("json_schema")
     if not isinstance(asked, dict) or asked.get("type") == "text":

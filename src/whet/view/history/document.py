@@ -37,8 +37,13 @@ def of_suite(views: Sequence[RunView], suite: str) -> list[RunView]:
     return [view for view in matches if view.asked.suite_path == path]
 
 
-def history_document(suite: str, views: Iterable[RunView]) -> HistoryDocument:
-    """Return the history of *suite*; *views* are its runs, oldest first."""
+def history_document(
+    suite: str, views: Iterable[RunView], versions: Mapping[str, str] | None = None
+) -> HistoryDocument:
+    """Return the history of *suite*; *views* are its runs, oldest first.
+
+    *versions* says by the digest of a skill which improve run has accepted it.
+    """
     readable = [view for view in views if view.status != "unreadable" and _has_ended_trials(view)]
     # The trials of shards that were merged are in the run that they were merged into.
     parts = {part.run for view in readable for part in view.asked.merged}
@@ -47,6 +52,8 @@ def history_document(suite: str, views: Iterable[RunView]) -> HistoryDocument:
     runs_by_arm = list(_runs_by_arm([view for view in shown_views if view.head.rate is not None], contents))
     changes = decided_changes(list(map(_segments, map(_unselected, runs_by_arm))))
     points = [_point(view, contents[view.id], changes.get(view.id)) for view in shown_views]
+    for point in points:
+        point.accepted_by = (versions or {}).get((point.skill or "").rpartition(":")[2])
     cases = case_histories(list(map(_segments, runs_by_arm)), [view.id for view in shown_views])
     return HistoryDocument(
         suite=suite,

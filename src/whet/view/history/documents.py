@@ -31,6 +31,8 @@ class HistoryPoint(Struct, kw_only=True):
     started_at: str | None
     commit: str | None
     skill: str | None
+    # The improve run that accepted this version of the skill, if one has.
+    accepted_by: str | None = None
     rate: ShownRate | None
     # The arms that the rate is of, and how many of the suite's cases ran.
     arms: tuple[str, ...]

@@ -54,6 +54,11 @@ class ImproveRuns:
             kept = self._shown[folder.id] = (stamp, _read_head(folder))
         return kept[1]
 
+    def accepted(self) -> dict[str, str]:
+        """Return by which improve run each version was accepted, by the digest of the version."""
+        heads = (self._head(folder) for folder in reversed(self.folders().values()))
+        return {head.accepted.digest: head.id for head in heads if head.accepted is not None and head.accepted.digest}
+
     def document(self, names: Sequence[str]) -> ViewDocument | None:
         """Return the list, or the page of the run that is named; None if there is no such run."""
         return self._page("/".join(names)) if names else self.list()

@@ -8,6 +8,8 @@ import { markdown } from "./markdown.js";
 import { badge, count, money, percent } from "./words.js";
 
 const LONGEST_CHANGE = 160;
+// What git writes before a file of a patch; lines of files begin with another sign.
+const GIT_HEADS = /^(?:diff --git |index |new file mode |deleted file mode ).*\n/gm;
 
 /** All rounds: each below the version that it started from. */
 export function candidateTree({ record }, opening) {
@@ -18,7 +20,7 @@ export function candidateTree({ record }, opening) {
   for (const round of record.rounds) {
     const nodes = new Map();
     const members = [...round.candidates].sort(byScore).map((candidate) => {
-      const node = el("li", { class: "version" }, candidatePart(candidate, opening));
+      const node = el("li", { class: "version" }, candidatePart(candidate, record, opening));
       nodes.set(candidate.id, node);
       return node;
     });
@@ -52,7 +54,7 @@ function scorePart({ score, trials, cost_usd: cost }) {
 }
 
 /** A candidate in a line; opened, it says what it changes and why it went no further. */
-function candidatePart(candidate, { open, opened }) {
+function candidatePart(candidate, { options }, { open, opened }) {
   const { id, fate, practice, token_growth: tokens, changes, diff, reason, lint, cost_usd: cost } = candidate;
   const why = [...lint.map((finding) => finding.message), reason].filter(Boolean);
   const line = [
@@ -63,7 +65,7 @@ function candidatePart(candidate, { open, opened }) {
     el("span", { class: why.length ? "why" : "quiet why" }, said(why.length ? why.join("; ") : firstChange(changes))),
   ];
   const details = [
-    changes ? [el("p", { class: "small-title" }, "What the proposer says of it"), markdown(changes)] : null,
+    changes ? [el("p", { class: "small-title" }, options.own_candidates.length ? "Where it comes from" : "What the proposer says of it"), markdown(changes)] : null,
     cost ? el("p", { class: "quiet" }, `Making it cost ${money(cost)}.`) : null,
   ];
   if (!diff && !changes) return el("p", { class: "version-line" }, line);
@@ -71,7 +73,7 @@ function candidatePart(candidate, { open, opened }) {
   const part = el("details", { class: "candidate" }, el("summary", { class: "version-line", "data-name": id }, line), content);
   // A diff is drawn when somebody looks at it.
   const fill = () => {
-    if (part.open && !content.hasChildNodes()) content.append(...details.flat().filter(Boolean), diff ? diffPart(diff, `What ${id} changes`, ["before", id]) : "");
+    if (part.open && !content.hasChildNodes()) content.append(...details.flat().filter(Boolean), diff ? diffPart(diff.replace(GIT_HEADS, ""), `What ${id} changes`, ["before", id]) : "");
   };
   part.open = open.has(id);
   fill();

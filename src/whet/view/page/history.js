@@ -105,7 +105,7 @@ function runTable(runs) {
     ["Against what ran before", (run) => run.changed && [badge(decisionVerdict(run.changed.verdict)), " ", el("span", { class: "figure" }, `${points(run.changed.difference)} (${points(run.changed.low)} to ${points(run.changed.high)})${run.changed.runner ? ` on ${run.changed.runner}` : ""}${run.changed.same_content ? ", from here on, on the same content" : ""}`)]],
     ["Content", (run) => el("code", { title: `A hash of what was tested: ${run.content}` }, said(run.content.slice(0, 8)))],
     ["Commit", (run) => run.commit && el("code", { title: run.commit }, said(run.commit.slice(0, 10)))],
-    ["Skill", (run) => run.skill && el("code", { title: run.skill }, said(skillName(run.skill)))],
+    ["Skill", (run) => run.skill && [el("code", { title: run.skill }, said(skillName(run.skill))), run.accepted_by ? el("span", { class: "title" }, el("a", { href: place("improve", run.accepted_by) }, "accepted by an improve run")) : null]],
     ["Cost", spent],
   ].filter(([, draw]) => runs.some(draw));
   return table("Runs of the suite, newest first", columns.map(([head]) => head), runs.map((run) => columns.map(([, draw]) => draw(run))));

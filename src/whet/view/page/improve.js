@@ -74,7 +74,7 @@ function outcomePart({ shown, record }) {
     "section",
     { class: `card outcome is-${manner}`, "aria-label": "Outcome" },
     el("h2", null, said(shown.headline)),
-    record.reason ? el("p", null, said(record.reason)) : null,
+    record.reason ? el("p", null, said(sentence(record.reason))) : null,
     record.hint ? [el("p", { class: "small-title" }, "What to do next"), hintPart(record.hint)] : null,
   );
 }

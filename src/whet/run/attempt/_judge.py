@@ -32,7 +32,7 @@ from whet.run.attempt.session import run_agent
 from whet.run.context import RunContext
 from whet.workspace.contract import Workspace
 from whet.workspace.copy import copy_tree
-from whet.workspace.trial_folder import make_home
+from whet.workspace.make import make_home
 from whet.workspace.walk import SHORTAGES
 
 # Where the transcripts of judges are, with the other evidence of an attempt.

@@ -132,11 +132,11 @@ def user_keys(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(keys))
 
 
-def judge_key(plan: Plan) -> str | None:
-    """Return the key of the judge, a secret, if one is asked."""
+def judge_keys(plan: Plan) -> tuple[str, ...]:
+    """Return the key of the model that judges, which is a secret, if one is asked."""
     if "runner" in plan.suite.judge or not is_judged(plan):
-        return None
-    return find_key(judge_settings(plan.suite.judge), os.environ)
+        return ()
+    return (find_key(judge_settings(plan.suite.judge), os.environ),)
 
 
 def is_judged(plan: Plan) -> bool:
