@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 
+import jsonschema
 import pytest
 from improving import SKILL, Hotel
 from project import Project
@@ -109,10 +110,11 @@ def test_a_second_run_on_the_same_cases_counts_on(hotel: Hotel) -> None:
     assert set(hotel.lock["confirms"].values()) == {2}
 
 
-def test_json_prints_the_document_and_nothing_else(hotel: Hotel) -> None:
+def test_json_prints_the_document_that_its_schema_describes_and_nothing_else(hotel: Hotel) -> None:
     done = hotel.improve("--max-cost", "9", "--json")
 
     printed = json.loads(done.stdout)
+    jsonschema.validate(printed, json.loads(hotel.project.whet("schema", "improve").stdout))
     assert printed == json.loads((hotel.folder.path / "improve.json").read_bytes())
     assert printed["schema"] == "whet/improve/1"
 
