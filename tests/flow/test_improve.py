@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 
+import jsonschema
 import pytest
 from improving import SKILL, Hotel
 from project import Project
+
+PROPOSED = ("improve", "greet", "--runner", "sh", "--proposer", "writer", "--candidates", "3")
 
 
 @pytest.fixture
@@ -109,10 +112,11 @@ def test_a_second_run_on_the_same_cases_counts_on(hotel: Hotel) -> None:
     assert set(hotel.lock["confirms"].values()) == {2}
 
 
-def test_json_prints_the_document_and_nothing_else(hotel: Hotel) -> None:
+def test_json_prints_the_document_that_its_schema_describes_and_nothing_else(hotel: Hotel) -> None:
     done = hotel.improve("--max-cost", "9", "--json")
 
     printed = json.loads(done.stdout)
+    jsonschema.validate(printed, json.loads(hotel.project.whet("schema", "improve").stdout))
     assert printed == json.loads((hotel.folder.path / "improve.json").read_bytes())
     assert printed["schema"] == "whet/improve/1"
 
@@ -150,3 +154,88 @@ def test_split_shows_the_parts_and_writes_them_only_when_asked(hotel: Hotel) -> 
     assert "12 practice, 12 held-out" in shown.stdout
     assert not was_written
     assert lock.exists()
+
+
+@pytest.mark.bubblewrap
+def test_each_round_starts_from_what_the_last_one_accepted(hotel: Hotel) -> None:
+    hotel.project.sandbox = "bubblewrap"
+
+    done = hotel.project.whet(*PROPOSED, "--rounds", "2", "--max-cost", "20")
+
+    assert done.code == 0, done.stdout + done.stderr
+    first, second = hotel.document.rounds
+    accepted = next(candidate for candidate in first.candidates if candidate.id == first.accepted)
+    assert second.start == accepted.digest
+    assert second.accepted is None
+    assert hotel.document.outcome == "succeeded"
+    # The patch is about the version that was accepted, and not about later tries.
+    patch = (hotel.folder.path / "accepted.patch").read_text()
+    assert "+Please welcome each guest." in patch
+    assert "polite" not in patch
+    assert hotel.project.whet("verify", hotel.folder.id).code == 0
+
+
+@pytest.mark.bubblewrap
+def test_a_baseline_that_was_measured_before_is_not_paid_again(hotel: Hotel) -> None:
+    hotel.project.sandbox = "bubblewrap"
+    hotel.project.whet(*PROPOSED, "--max-cost", "9")
+    first = hotel.document
+
+    done = hotel.project.whet(*PROPOSED, "--max-cost", "9")
+
+    second = hotel.document
+    [step] = [step for step in second.steps if step.phase == "eval_current"]
+    assert done.code == 0, done.stdout + done.stderr
+    assert (step.trials, step.cost_usd) == (0, None)
+    assert second.baseline == first.baseline
+    assert hotel.project.whet("verify", second.id).code == 0
+
+
+@pytest.mark.bubblewrap
+def test_proposing_only_runs_no_case_and_learns_from_earlier_runs(hotel: Hotel) -> None:
+    hotel.project.sandbox = "bubblewrap"
+    hotel.project.whet(*PROPOSED, "--max-cost", "9")
+
+    done = hotel.project.whet(*PROPOSED[:-2], "--propose-only", "3", "--max-cost", "9")
+
+    document = hotel.document
+    assert done.code == 0, done.stdout + done.stderr
+    assert document.outcome == "proposed"
+    assert hotel.folder.run_folders() == ()
+    texts = [(hotel.folder.candidate(f"r1c{number}") / "SKILL.md").read_text() for number in (1, 2, 3)]
+    assert any("welcome each guest" in text for text in texts)
+    assert "--candidate DIR" in (document.hint or "")
+
+
+# Prints what Claude Code prints: for each guest an overloaded provider once, and then words.
+CLAUDE = """#!/bin/sh
+guest=$(cat)
+guest=${{guest#Greet }}
+echo '{{"type":"system","subtype":"init","session_id":"s-1","model":"m"}}'
+if mkdir "{met}/$guest" 2> /dev/null; then
+    echo '{{"type":"system","subtype":"api_retry","attempt":1,"error_status":529,"error":"overloaded"}}'
+    exit 1
+fi
+echo '{{"type":"assistant","message":{{"id":"m-1","content":[{{"type":"text","text":"Hello, '"$guest"'"}}]}}}}'
+echo '{{"type":"result","subtype":"success","is_error":false,"result":"Hello, '"$guest"'","session_id":"s-1"}}'
+"""
+
+
+def test_a_trial_that_errors_is_tried_once_more_and_one_that_fails_is_not(hotel: Hotel) -> None:
+    met = hotel.project.outside / "met"
+    met.mkdir()
+    program = hotel.project.root / "mine"
+    program.write_text(CLAUDE.format(met=met))
+    program.chmod(0o755)
+    hotel.project.settings('[runners.sh.agent]\ntype = "claude-code"\ncommand = "./mine"\n')
+
+    done = hotel.improve("--max-cost", "9", candidates=("longer",))
+
+    attempts = [
+        json.loads(line)["attempts"]
+        for run in hotel.folder.run_folders()
+        for line in (run / "journal.jsonl").read_bytes().splitlines()
+    ]
+    assert done.code == 0, done.stdout + done.stderr
+    # Each practice case met the overloaded provider once; all other trials have failed, at their first attempt.
+    assert sorted(len(trial) for trial in attempts) == [1] * 60 + [2] * 12

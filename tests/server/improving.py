@@ -143,9 +143,9 @@ def improvement(**changes: Any) -> ImproveDocument:
 def write_improvement(folder: ImproveRunFolder, document: ImproveDocument) -> None:
     """Write the record and what belongs to it below the folder of the service, with the skill that was uploaded."""
     record = folder.path / ".whet" / "improve" / document.id
-    skill = record / "candidates" / CANDIDATE / "skill"
-    skill.mkdir(parents=True, exist_ok=True)
-    (skill / "SKILL.md").write_text(NEW)
+    for place, text in ((f"candidates/{CANDIDATE}/skill", NEW), ("start/1/greet", OLD)):
+        (record / place).mkdir(parents=True, exist_ok=True)
+        (record / place / "SKILL.md").write_text(text)
     (record / "accepted.patch").write_text("the patch\n")
     (record / "runs" / "practice" / "one").mkdir(parents=True, exist_ok=True)
     (record / "runs" / "practice" / "one" / "run.json").write_text("the settings of the operator")

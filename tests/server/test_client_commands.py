@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from improving import seed_improve_run
 from running import CONFIG, script_case, wait_for_run
 from serving import SUITES, Server, suite_document, wait_until
 
@@ -284,3 +285,24 @@ def test_who_waits_for_a_run_waits_through_a_restart_of_the_service(
     assert code == 0, told
     assert "1 passed" in said
     assert told.count("exact_match-1 @ sh/no_skill #1") == 1
+
+
+def test_what_an_improve_run_proposes_is_listed_and_made_a_draft(
+    server: Server, organisation: str, key_file: Path, tmp_path: Path
+) -> None:
+    suite_id = _suites(server, key_file, "push", str(_write(tmp_path / "a.json"))).split()[0]
+    seed_improve_run(server, organisation, suite_id)
+    (proposal,) = json.loads(_suites(server, key_file, "proposals", "--json"))["proposals"]
+
+    listed = _suites(server, key_file, "proposals", "--status", "pending")
+    applied = _suites(server, key_file, "apply", proposal["id"])
+
+    assert listed.splitlines() == [
+        f"proposal {proposal['id']}: body of greet, pending",
+        "  50 % of held-out cases before, 100 % after: +50.0 points (+25.0 to +75.0)",
+    ]
+    assert applied.startswith("sha256:")
+    assert applied.endswith("  draft  greet\n")
+    assert _suites(server, key_file, "proposals", "--status", "pending") == ""
+    assert "there is no such proposal" in _refused(server, key_file, "apply", "unknown")
+    assert "there is no such run" in _refused(server, key_file, "cancel", "unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from improving import (
     CANDIDATE,
     IMPROVE,
+    NEW,
     PROPOSALS,
     create_cases,
     get_improve_run,
@@ -18,10 +20,10 @@ from improving import (
     start_improve_run,
     upload_skill,
 )
-from running import CONFIG, read_events, start_run, wait_for_run
+from running import CONFIG, read_events, shell_server, start_run, wait_for_run
 from serving import SUITES, Server, wait_until
 
-pytestmark = pytest.mark.both_databases
+pytestmark = [pytest.mark.both_databases, pytest.mark.bubblewrap]
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
@@ -30,8 +32,9 @@ NOBODY = "00000000-0000-4000-8000-000000000000"
 def shell(fresh_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose agent is a shell, with one worker."""
     folder = tmp_path_factory.mktemp("shell")
-    (folder / "whet.toml").write_text(CONFIG)
-    options = ("--config", str(folder / "whet.toml"), "--sandbox", "local", "--workers", "1")
+    (folder / "gates").mkdir()
+    (folder / "whet.toml").write_text(f'{CONFIG}mounts = ["{folder}/gates"]\n')
+    options = ("--config", str(folder / "whet.toml"), "--workers", "1")
     served = Server(fresh_database(), folder / "data", (*options, "--requests-per-minute", "100000"))
     served.start()
     yield served
@@ -46,9 +49,9 @@ def caller(shell: Server, organisation: str) -> Iterator[httpx2.Client]:
 
 
 @pytest.fixture
-def busy(caller: httpx2.Client, tmp_path: Path) -> Iterator[None]:
+def busy(shell: Server, caller: httpx2.Client, organisation: str) -> Iterator[None]:
     """The only worker is busy meanwhile."""
-    gate = tmp_path / "gate"
+    gate = shell.data_dir.with_name("gates") / organisation
     blocking = create_cases(caller, cases=1, script=f"while [ ! -e {gate} ]; do sleep 0.05; done; echo done")
     run_id = start_run(caller, blocking)
     wait_for_run(caller, run_id, "running")
@@ -117,7 +120,7 @@ def test_what_cannot_be_improved_is_refused_with_every_reason(caller: httpx2.Cli
     assert small.status_code == 409
     assert small.json()["error"] == "the suite is not ready to improve a skill on"
     (reason,) = small.json()["details"]
-    assert reason["message"].startswith("3 cases would be held out, and a decision needs 6")
+    assert reason["message"].startswith("smoke holds out 3 cases, and fewer than 6 cannot decide")
     assert [detail["path"] for detail in wrong.json()["details"]] == ["skill", "runner", "proposer"]
     assert [detail["path"] for detail in dear.json()["details"]] == ["options.candidates", "options.max_cost_usd"]
     assert (wrong.status_code, dear.status_code, unknown.status_code) == (422, 422, 404)
@@ -144,6 +147,11 @@ def test_a_proposal_is_applied_as_a_draft_and_nothing_is_released(
     assert done["applied_at"] is not None
     labels = {skill["label"]: f"sha256:{skill['sha256']}" for skill in caller.get("/api/v1/skills").json()["skills"]}
     assert labels == {"released": before, "draft": done["skill"]}
+    kept = shell.data_dir.glob(f"bundles/*/{done['skill'].removeprefix('sha256:')}.tar.gz")
+    with tarfile.open(next(kept)) as archive:
+        texts = {entry.name: read.read().decode() for entry in archive if (read := archive.extractfile(entry))}
+    # What no agent is given is still there.
+    assert texts == {"greet/SKILL.md": NEW, "greet/evals/own.md": "mine\n"}
     # What was applied stays as it is, also when its improve run is gone.
     assert caller.patch(where, json={"status": "rejected"}).status_code == 409
     assert caller.delete(f"{IMPROVE}/{run_id}").status_code == 204
@@ -291,3 +299,13 @@ def test_a_skill_that_an_improve_run_waits_for_is_not_deleted(caller: httpx2.Cli
     assert refused.status_code == 409
     wait_until(lambda: get_improve_run(caller, run_id)["status"] == "cancelled")
     assert caller.delete(f"/api/v1/skills/{skill.removeprefix('sha256:')}").status_code == 204
+
+
+def test_a_server_without_a_boundary_improves_nothing(organisation: str, tmp_path: Path) -> None:
+    served = shell_server(tmp_path).start()
+    with served.client(served.key(organisation)) as client:
+        refused = client.post(IMPROVE, json=improve_body(create_cases(client), upload_skill(client)))
+    served.stop()
+
+    assert refused.status_code == 409
+    assert "without a boundary that hides files" in refused.json()["details"][0]["message"]

@@ -90,6 +90,9 @@ def test_each_phase_and_each_candidate_is_told_of_once(service: Service, organis
         write_improvement(folder, growing)
         if done % 2:
             assert finish(service, run_id, code=-9) is None
+        # Its step is there, and the next phase has not begun.
+        write_improvement(folder, replace(growing, steps=whole.steps[: done + 1], rounds=whole.rounds[: done // 3]))
+        assert finish(service, run_id, code=-9) is None
     write_improvement(folder, whole)
     finish(service, run_id)
 

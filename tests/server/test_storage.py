@@ -215,7 +215,8 @@ def test_the_service_without_its_extra_says_what_to_install() -> None:
 
 def test_the_client_needs_no_extra() -> None:
     script = (
-        "import sys, whet.cli.remote, whet.service.client; print(*sorted({n.partition('.')[0] for n in sys.modules}))"
+        "import sys, whet.cli.remote.suites, whet.service.client; "
+        "print(*sorted({n.partition('.')[0] for n in sys.modules}))"
     )
 
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -25,6 +25,7 @@ from whet import exit_codes
 from whet.errors import UsageError, WhetError
 from whet.improve.apply import apply_version, refuse_unclean, write_patch
 from whet.improve.contract import EndedEarly
+from whet.improve.evidence import earlier_practice
 from whet.improve.keeper import ImproveKeeper
 from whet.improve.loop import LoopEnd, improve_in_rounds
 from whet.improve.money import BASELINE_TRIALS
@@ -230,10 +231,18 @@ def _workbench(keeper: ImproveKeeper, suite: Suite, parts: PartsOfSuite, common:
             flags=common.flags,
         ),
         rounds=lambda: keeper.document.rounds,
+        earlier_practice=lambda: earlier_practice(folder, suite, document.start, _output_dir(common)),
         count_step=partial(count_confirm, suite),
         spent_usd=lambda: keeper.spent_usd,
         spending=keeper.spending,
     )
+
+
+def _output_dir(common: RunsOfPhases) -> Path:
+    """Return where runs are recorded that nobody started for this one."""
+    return load_settings(
+        common.suite, flags=common.flags, environ=os.environ, config_file=common.config_file
+    ).output_dir
 
 
 def _refuse_other_split(document: ImproveDocument, parts: PartsOfSuite) -> None:
@@ -279,6 +288,9 @@ def _next_step(keeper: ImproveKeeper, end: LoopEnd, *, is_applied: bool) -> str 
     if end.outcome == "succeeded":
         patch = shlex.quote(str(keeper.folder.path.resolve() / PATCH))
         return f"look at the patch, and apply it: git -C {shlex.quote(skill)} apply {patch}"
+    if end.outcome == "proposed":
+        folder = shlex.quote(path_for_people(keeper.folder.candidates, Path.cwd()))
+        return f"read what is in {folder}, and race what you like: whet improve {shlex.quote(skill)} --candidate DIR"
     if end.outcome == "undecided":
         held_out = len(document.split.held_out) if document.split else 0
         return (

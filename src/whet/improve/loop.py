@@ -72,8 +72,8 @@ def improve_in_rounds(
     workbench passes through.
     """
     record = record or Unrecorded()
-    # Who brings candidates does not need to know what is wrong with the current version.
-    if baseline is None and not options.own_candidates:
+    # Who brings candidates needs not know what is wrong with the current version, and who only wants some runs nothing.
+    if baseline is None and not options.own_candidates and not options.propose_only:
         record.begin("eval_current")
         record.keep_baseline(bench.measure_current())
     done_rounds: list[RoundRecord] = []

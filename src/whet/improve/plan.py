@@ -136,9 +136,9 @@ def trial_counts(parts: PartsOfSuite, options: ImproveOptions) -> TrialCounts:
         held_out=len(parts.held_out),
         sealed=len(parts.sealed),
         candidates=options.candidates,
-        rounds=options.rounds,
+        rounds=0 if options.propose_only else options.rounds,
         max_rounds=options.max_rounds,
-        has_baseline=not options.own_candidates,
+        has_baseline=not options.own_candidates and not options.propose_only,
     )
 
 

@@ -69,7 +69,9 @@ def refuse_self_judge(plan: Plan, options: ImproveOptions) -> None:
     """Refuse a judge that is the model under test: the loop would learn to please it."""
     messages = [warning.message for warning in plan.warnings if warning.code == "judge-self"]
     if messages and not options.allow_self_judge:
-        raise UsageError(messages[0], hint="choose another judge in [judge] of the settings, or say --allow-self-judge")
+        raise EndedEarly(
+            "refused", messages[0], "choose another judge in [judge] of the settings, or say --allow-self-judge"
+        )
 
 
 def readiness_warnings(

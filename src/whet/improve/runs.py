@@ -19,6 +19,7 @@ from whet.plan.load import PlannedRun, check_run, load_inputs, plan_run
 from whet.record.improve.folder import ImproveFolder
 from whet.record.read.run import read_run
 from whet.report.contract import Reporter, Reporters
+from whet.run.attempt.trial import run_trial_past_errors
 from whet.run.conclude import record_results
 from whet.run.flow import agent_run_kind, early_work, start_early
 from whet.run.schedule import LOOP, execute, ignore_signals, interruptible, single_errors
@@ -75,7 +76,7 @@ def run_phase(common: RunsOfPhases, ask: PhaseAsk) -> PhaseRun:
     planned_run = plan_phase(common, ask)
     reporter = common.listen(ask.name)
     reporters = [] if reporter is None else [("progress", reporter)]
-    kind = agent_run_kind(planned_run)
+    kind = replace(agent_run_kind(planned_run), run_trial=run_trial_past_errors)
 
     def listen(_: Path) -> Reporters:
         return Reporters(reporters, stderr=sys.stderr)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from whet.decide.comparison import comparisons_of
 from whet.improve.contract import EndedEarly
+from whet.improve.evidence import BASELINE, REUSED, reuse_baseline
 from whet.improve.figures import confirm_record, practice_scores, until_of
 from whet.improve.lint.candidate import lint_candidate
 from whet.improve.money import (
@@ -24,7 +25,7 @@ from whet.improve.propose.propose import propose
 from whet.improve.propose.task import PracticeRun, ProposalTask
 from whet.improve.propose.versions import copy_skill
 from whet.improve.runs import PhaseAsk, PhaseRun, RunsOfPhases, run_phase
-from whet.model.comparison import Sampled
+from whet.model.comparison import RunSamples, Sampled
 from whet.model.suite import Suite
 from whet.reading.text import money
 from whet.record.improve.document import (
@@ -37,6 +38,7 @@ from whet.record.improve.document import (
     SealedRecord,
 )
 from whet.record.improve.folder import ImproveFolder
+from whet.record.read.run import read_run
 
 FIRST = "first"
 
@@ -66,12 +68,14 @@ class RunsWorkbench(Struct, kw_only=True):
     # What proposals start from, but for what differs from round to round.
     proposals: ProposalTask
     rounds: Callable[[], tuple[RoundRecord, ...]]
+    # What shows in earlier runs what the skill does, if this run does not measure it.
+    earlier_practice: Callable[[], Iterable[PracticeRun]]
     count_step: Callable[[], tuple[int, float]]
     # What earlier phases have spent.
     spent_usd: Callable[[], float]
     spending: PhaseSpending = field(default_factory=PhaseSpending)
     # The first legs of races, by round: their trials count in the second.
-    first_legs: dict[int, PhaseRun] = field(default_factory=dict)
+    first_legs: dict[int, RunSamples] = field(default_factory=dict)
 
     def current(self, round_number: int) -> Path:
         """Return the version that a round starts from: the last one that was accepted before it."""
@@ -85,16 +89,21 @@ class RunsWorkbench(Struct, kw_only=True):
     def measure_current(self) -> PracticeScore:
         """Return the score of the current version on practice cases."""
         ask = PhaseAsk(
-            name="baseline",
+            name=BASELINE,
             part="practice",
             versions={CURRENT: self.current(1)},
             trials=BASELINE_TRIALS,
             max_cost_usd=self._left(),
         )
-        baseline = self._run(ask)
+        reused_run = reuse_baseline(self.common, ask) if self.folder.run_of(BASELINE) is None else None
+        if reused_run is None:
+            samples = self._run(ask).samples
+        else:
+            samples = read_run(reused_run).samples()
+            self.spending.run = self.folder.place_of(reused_run)
         if self.options.part != "description":
-            self._refuse_unseen_skill(baseline)
-        return _scores([baseline])[CURRENT]
+            self._refuse_unseen_skill(samples)
+        return _scores([samples])[CURRENT]
 
     def propose(self, round_number: int) -> Sequence[CandidateRecord]:
         """Make the candidates of a round, or take those that people brought."""
@@ -114,8 +123,8 @@ class RunsWorkbench(Struct, kw_only=True):
 
     def _evidence(self, round_number: int) -> Iterator[PracticeRun]:
         """Yield the runs that show what the version does that the round starts from."""
-        baseline = self.folder.run_of("baseline")
-        runs = [PracticeRun(folder=baseline)] if baseline is not None else []
+        baseline = self.folder.run_of(BASELINE) or self.folder.run_of(REUSED)
+        runs = [PracticeRun(folder=baseline)] if baseline is not None else list(self.earlier_practice())
         for record in self.rounds():
             legs = [self.folder.run_of(self._name(record.number, f"race-{leg}")) for leg in (1, 2)]
             folders = [leg for leg in legs if leg is not None and record.number < round_number]
@@ -152,10 +161,10 @@ class RunsWorkbench(Struct, kw_only=True):
             max_cost_usd=None if left is None else left - self.spending.cost_usd,
         )
         run = self._run(ask)
-        legs = [run]
+        legs = [run.samples]
         if leg > 1 and (first_leg := self.first_legs.get(round_number)) is not None:
             legs.insert(0, first_leg)
-        self.first_legs.setdefault(round_number, run)
+        self.first_legs.setdefault(round_number, run.samples)
         return _scores(legs)
 
     def next_error(self, _: int) -> tuple[int, float]:
@@ -264,9 +273,9 @@ class RunsWorkbench(Struct, kw_only=True):
             f"the money does not pay for {name}: {spent} of at most {money(self.options.max_cost_usd or 0.0)} is spent",
         )
 
-    def _refuse_unseen_skill(self, run: PhaseRun) -> None:
+    def _refuse_unseen_skill(self, samples: RunSamples) -> None:
         """Refuse to go on if agents that can tell never loaded the skill: no text of it would change anything."""
-        warning = next((arm.never_loaded for arm in run.samples.arms if arm.never_loaded), None)
+        warning = next((arm.never_loaded for arm in samples.arms if arm.never_loaded), None)
         if warning is not None:
             raise EndedEarly(
                 "refused", warning, "improve what it is loaded by first: whet improve SKILL --part description"
@@ -281,9 +290,9 @@ class RunsWorkbench(Struct, kw_only=True):
 _ROUNDS_TO_LOOK = 2
 
 
-def _scores(runs: Iterable[PhaseRun]) -> dict[str, PracticeScore]:
+def _scores(runs: Iterable[RunSamples]) -> dict[str, PracticeScore]:
     trials: dict[str, tuple[Sampled, ...]] = {}
-    for run in runs:
-        for arm in run.samples.arms:
+    for samples in runs:
+        for arm in samples.arms:
             trials[arm.arm] = (*trials.get(arm.arm, ()), *arm.trials)
     return practice_scores(trials)

@@ -18,7 +18,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whet.service.api import evidence, improve_runs, labels, proposals, skills, suites, view
+from whet.service.api import evidence, improve_runs, improve_view, labels, proposals, skills, suites, view
 from whet.service.api import runs as routes_runs
 from whet.service.api.auth import At
 from whet.service.api.improve_request import ApplyBody, ImproveBody, ProposalBody
@@ -64,7 +64,7 @@ def make_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.state.readiness = Readiness(service)
-    modules = (suites, routes_runs, evidence, improve_runs, proposals, skills, view, labels)
+    modules = (suites, routes_runs, evidence, improve_runs, proposals, skills, view, improve_view, labels)
     routers = [*(module.router for module in modules), _operation]
     for router in routers:
         app.include_router(router)

@@ -18,6 +18,8 @@ from whet.version import __version__
 _TIMEOUT_S = 60.0
 _PATH = "/api/v1/eval-suites"
 _SKILLS = "/api/v1/skills"
+_IMPROVE_RUNS = "/api/v1/improve-runs"
+_PROPOSALS = "/api/v1/proposals"
 # How a service names skills that it has or can fetch, and a run without one.
 _NAMED = ("sha256:", "label:", "https://", "http://", "r2://", "s3://")
 _WITHOUT = "none"
@@ -27,6 +29,11 @@ _PATIENCE_S = 120.0
 _PAUSE_S = 1.0
 _REFUSED = 400
 _CHANGED = 412
+_MISSING = 404
+
+
+class MissingThere(UsageError):
+    """The service has no such thing, or it belongs to another organisation."""
 
 
 class SuitesClient:
@@ -50,10 +57,13 @@ class SuitesClient:
 
     def all(self) -> Iterator[dict[str, Any]]:
         """Yield every suite without its cases, newest first."""
+        return self._pages(_PATH, "suites", {})
+
+    def _pages(self, path: str, name: str, asked: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         cursor: dict[str, str] = {}
         while True:
-            page = self._ask("GET", _PATH, params={"limit": 100, **cursor})
-            yield from page["suites"]
+            page = self._ask("GET", path, params={"limit": 100, **asked, **cursor})
+            yield from page[name]
             if page["next_cursor"] is None:
                 return
             cursor = {"cursor": page["next_cursor"]}
@@ -95,15 +105,48 @@ class SuitesClient:
         return self._run("GET", _run_path(run_id))
 
     def cancel(self, run_id: str) -> dict[str, Any]:
-        """Cancel a run and return it."""
-        return self._run("POST", f"{_run_path(run_id)}/cancel")
+        """Cancel a run or an improve run, and return it."""
+        try:
+            return self._run("POST", f"{_run_path(run_id)}/cancel")
+        except MissingThere as missing:
+            try:
+                return self._improve_run("POST", f"{_improve_path(run_id)}/cancel")
+            except MissingThere:
+                raise missing from None
+
+    def improve(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Start an improve run and return it."""
+        return self._improve_run("POST", _IMPROVE_RUNS, json=body)
+
+    def improve_run(self, run_id: str) -> dict[str, Any]:
+        """Return an improve run."""
+        return self._improve_run("GET", _improve_path(run_id))
+
+    def proposals(self, status: str | None) -> Iterator[dict[str, Any]]:
+        """Yield every proposal with this status, or with any, newest first."""
+        return self._pages(_PROPOSALS, "proposals", {} if status is None else {"status": status})
+
+    def proposal(self, id_: str) -> dict[str, Any]:
+        """Return a proposal."""
+        return self._proposal("GET", f"{_PROPOSALS}/{quote(id_, safe='')}")
+
+    def apply(self, id_: str) -> dict[str, Any]:
+        """Apply a proposal as a draft, and return it."""
+        return self._proposal("POST", f"{_PROPOSALS}/{quote(id_, safe='')}/apply", json={"target": "draft"})
 
     def events(self, run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield name and data of each event of a run until it ends; goes on after a broken connection."""
+        return self._follow(_run_path(run_id))
+
+    def improve_events(self, run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield type and data of each event of an improve run until it ends, in the same way."""
+        return self._follow(_improve_path(run_id))
+
+    def _follow(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         last, since = "0", time.monotonic()
         while True:
             try:
-                for number, name, data in self._stream(run_id, last):
+                for number, name, data in self._stream(path, last):
                     last, since = number, time.monotonic()
                     yield name, data
                     if name in _LAST_EVENTS:
@@ -114,8 +157,8 @@ class SuitesClient:
                     raise UsageError(f"{self._server} cannot be reached: {error}", hint=hint) from None
             time.sleep(_PAUSE_S)
 
-    def _stream(self, run_id: str, last: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        with self._http.stream("GET", f"{_run_path(run_id)}/events", headers={"last-event-id": last}) as response:
+    def _stream(self, path: str, last: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        with self._http.stream("GET", f"{path}/events", headers={"last-event-id": last}) as response:
             if response.status_code >= _REFUSED:
                 response.read()
                 raise _refusal(response.status_code, response.json())
@@ -132,6 +175,14 @@ class SuitesClient:
     def _run(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         run: dict[str, Any] = self._ask(method, path, **more)["run"]
         return run
+
+    def _improve_run(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        run: dict[str, Any] = self._ask(method, path, **more)["improve_run"]
+        return run
+
+    def _proposal(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        proposal: dict[str, Any] = self._ask(method, path, **more)["proposal"]
+        return proposal
 
     def _suite(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         suite: dict[str, Any] = self._ask(method, path, **more)["suite"]
@@ -154,9 +205,14 @@ def _run_path(run_id: str) -> str:
     return f"/api/v1/runs/{quote(run_id, safe='')}"
 
 
+def _improve_path(run_id: str) -> str:
+    return f"{_IMPROVE_RUNS}/{quote(run_id, safe='')}"
+
+
 def _refusal(status: int, body: Any) -> UsageError:
     error = body.get("error") if isinstance(body, dict) else None
     details = body.get("details", []) if isinstance(body, dict) else []
     lines = [f"{detail.get('path')}: {detail.get('message')}".removeprefix(": ") for detail in details]
     hint = "\n".join(lines) or ("pull it again, or name its version" if status == _CHANGED else None)
-    return UsageError(f"the service refused: {error or status}", hint=hint)
+    kind = MissingThere if status == _MISSING else UsageError
+    return kind(f"the service refused: {error or status}", hint=hint)

@@ -84,7 +84,7 @@ OLDER_FAMILIES: Mapping[str, Section] = {
     },
     "service": {
         "serve": _SERVE,
-        "suites": Entry("Exchange eval suites with a service, and run them.", "remote"),
+        "suites": Entry("Exchange eval suites with a service, and run them.", "remote.suites"),
         "keys": Entry("Create, list and revoke keys of the service.", "service"),
         "orgs": Entry("Show what organisations keep, and set their quotas.", "service"),
     },

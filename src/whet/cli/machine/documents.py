@@ -234,6 +234,7 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "gate": ("whet.report.decisions.documents", "GateDocument"),
     "histories": ("whet.view.history.documents", "HistoriesDocument"),
     "history": ("whet.view.history.documents", "HistoryDocument"),
+    "improve": ("whet.record.improve.document", "ImproveDocument"),
     "judge-pairs": ("whet.record.judging.tries", "JudgePairs"),
     "judge-report": ("whet.report.judging.documents", "JudgeReport"),
     "judge-try": ("whet.record.judging.tries", "JudgeTry"),

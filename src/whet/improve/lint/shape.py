@@ -24,7 +24,7 @@ def finding_of_shape(message: str) -> LintFinding:
 
 
 def wrong_places(old: Path, new: Path) -> Iterator[LintFinding]:
-    """Yield what in the folder *new* is no file of a skill: links, devices, suites and settings; not what *old* has."""
+    """Yield what in the folder *new* is no file of a skill: links, devices, suites and settings."""
     links: list[str] = []
     odd: list[str] = []
     for path in _all_below(new):
@@ -40,7 +40,7 @@ def wrong_places(old: Path, new: Path) -> Iterator[LintFinding]:
         yield finding_of_shape(f"has links where the skill had none: {listed(links, _MOST_NAMED)}")
     if odd:
         yield finding_of_shape(f"has what is neither a file nor a folder: {listed(odd, _MOST_NAMED)}")
-    elif foreign := sorted(left_out(new) - left_out(old)):
+    elif foreign := sorted(left_out(new)):
         yield finding_of_shape(f"has what no agent is given with a skill: {listed(foreign, _MOST_NAMED)}")
 
 

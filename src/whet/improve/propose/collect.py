@@ -27,6 +27,8 @@ _INSIDE = f"{SKILL_FOLDER}/"
 _LONGEST_CHANGES, _LONGEST_DIFF = 4_000, 200_000
 _LARGEST_KEPT = 8 * 1024 * 1024
 _MOST_NAMED = 5
+# What Python leaves beside a script that the proposer has tried.
+_CACHE = "__pycache__"
 
 
 class _LeftBehind(Struct):
@@ -166,7 +168,7 @@ def _apply(session: Path, skill: Path) -> _LeftBehind:
     if archive.is_file():
         with tarfile.open(archive, "r:") as members:
             for member in members:
-                if not member.name.startswith(_INSIDE):
+                if not member.name.startswith(_INSIDE) or _CACHE in member.name.split("/"):
                     continue
                 place = _place(skill, member.name)
                 clear(place)

@@ -46,11 +46,11 @@ def ending_lines(document: ImproveDocument, folder: Path, cwd: Path, screen: Scr
 
 
 def _decision_lines(document: ImproveDocument) -> Iterator[str]:
-    """Yield the last decision on held-out cases, if it is what the outcome rests on."""
+    """Yield the decision on held-out cases that the outcome rests on: the last one, or that of what was accepted."""
     if document.outcome not in _DECIDED:
         return
     for round_record in reversed(document.rounds):
-        if round_record.confirm is not None:
+        if round_record.confirm is not None and (round_record.accepted or document.outcome != "succeeded"):
             name = round_record.chosen or CURRENT
             yield labeled_line("decision", decision_text(name, round_record.confirm, document.options.goal))
             yield labeled_line("like these", like_these_text(round_record.confirm))

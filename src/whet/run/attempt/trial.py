@@ -42,10 +42,23 @@ async def run_trial(context: RunContext, trial: Trial) -> TrialResult:
     )
 
 
+async def run_trial_past_errors(context: RunContext, trial: Trial) -> TrialResult:
+    """Run an agent on the trial, and once more if it errored: what errors says nothing, and what fails does."""
+    return await attempt_with_retries(
+        context, trial, partial(run_attempt, context, trial), retries=1, outcomes=frozenset(("errored",))
+    )
+
+
 async def attempt_with_retries(
-    context: RunContext, trial: Trial, attempt: Attempting, *, retries: int, first: int = 1
+    context: RunContext,
+    trial: Trial,
+    attempt: Attempting,
+    *,
+    retries: int,
+    first: int = 1,
+    outcomes: frozenset[str] = frozenset(("failed", "errored")),
 ) -> TrialResult:
-    """Attempt a trial, with up to *retries* further attempts, and return its result; *first* is a number."""
+    """Attempt a trial, with up to *retries* further attempts after one of *outcomes*; *first* is a number."""
     records: list[AttemptRecord] = []
     for number in range(first, first + retries + 1):
         try:
@@ -55,7 +68,7 @@ async def attempt_with_retries(
                 context.link.cut_short(trial.key, earlier.paid_usage)
             raise
         records.append(record)
-        if not _worth_another(record, trial):
+        if not _worth_another(record, trial, outcomes):
             break
     return await classify_failure(context, trial, result_of(context, trial, records))
 
@@ -294,9 +307,9 @@ def verdict(record: AttemptRecord, *, expected_fail: bool) -> Status:
     return "errored"
 
 
-def _worth_another(record: AttemptRecord, trial: Trial) -> bool:
+def _worth_another(record: AttemptRecord, trial: Trial, outcomes: frozenset[str]) -> bool:
     """Return whether another attempt could end differently; an expected failure is not retried."""
-    return record.retry and verdict(record, expected_fail=trial.execution.case.expected_fail) in {"failed", "errored"}
+    return record.retry and verdict(record, expected_fail=trial.execution.case.expected_fail) in outcomes
 
 
 def result_of(context: RunContext, trial: Trial, records: list[AttemptRecord]) -> TrialResult:

@@ -11,8 +11,10 @@ from pydantic import Field
 from sqlalchemy import Connection
 
 from whet.errors import Problem, SuiteError, UsageError
+from whet.improve.ready import parts_of_suite, refuse_few_cases
 from whet.improve.request import MOST_CANDIDATES, MOST_ROUNDS
-from whet.reading.text import count
+from whet.record.improve.split_lock import draw_parts
+from whet.sandbox.local import LocalSandbox
 from whet.service.api.run_request import SKILL_REFERENCE, Label, RunBody, find_skills, too_long
 from whet.service.errors import Refused, invalid_request
 from whet.service.http import Strict
@@ -23,10 +25,8 @@ from whet.service.store.proposals import ProposalStatus
 from whet.service.store.suites import StoredSuite
 from whet.suites.evals.documents import needs_of, not_runnable_reasons
 from whet.suites.format import load_suite
-from whet.suites.split.lock import drawn_lock, find_lock, held_out_in
 
-# Five discordant votes are the least that decide at 5 %, and one case may be a tie.
-_LEAST_HELD_OUT = 6
+_NO_BOUNDARY = "this server runs without a boundary that hides files, and a proposer could read the held-out cases"
 
 
 class OptionsBody(Strict):
@@ -91,6 +91,7 @@ def refuse_unready(service: Service, stored: StoredSuite, lock: bytes | None) ->
     """Refuse a suite that no skill can be improved on, with every reason that is known before anything runs."""
     suite = stored.suite()
     reasons = [
+        *([_NO_BOUNDARY] if service.sandbox == LocalSandbox.name else []),
         *not_runnable_reasons(suite),
         *reasons_against(needs_of(suite, agent=True), service.lacking),
         *too_long(service, suite),
@@ -107,19 +108,13 @@ def _split_problems(stored: StoredSuite, name: str, lock: bytes | None) -> Itera
         folder.prepare(stored.document())
         folder.prepare_split(lock, name)
         try:
+            draw_parts(load_suite(folder.suite))
             suite = load_suite(folder.suite)
-            held_out = held_out_in(suite, drawn_lock(suite, find_lock(suite)[1], None))
+            refuse_few_cases(parts_of_suite(suite), suite)
         except SuiteError as error:
             yield from (_said(problem) for problem in error.problems)
-            return
         except UsageError as error:
-            yield error.message
-            return
-    if len(held_out) < _LEAST_HELD_OUT:
-        yield (
-            f"{count(len(held_out), 'case')} would be held out, and a decision needs {_LEAST_HELD_OUT}: "
-            f"add cases, or say split in some of them"
-        )
+            yield f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 def _said(problem: Problem) -> str:

@@ -17,7 +17,7 @@ from whet.model import codec
 from whet.record.notes import Note, new_note
 from whet.record.read.rows import RowKey
 from whet.service import http
-from whet.service.api import labels
+from whet.service.api import improve_view, labels
 from whet.service.api._listings import OrganisationViews
 from whet.service.api.auth import At, Reader, Starter
 from whet.service.api.evidence import send_file
@@ -83,6 +83,7 @@ _DOCUMENTS: tuple[Any, ...] = (
         Note,
     ),
     *(NoteBody, _EVENTS),
+    *improve_view.DOCUMENTS,
     *labels.DOCUMENTS,
 )
 TrialKey = Annotated[

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 from sqlalchemy import Connection
 
+from whet.improve.apply import apply_version
 from whet.model import codec
 from whet.packages.settings import PackageLimits
 from whet.plan.skill import unpacked_skill
 from whet.record.folder import write_atomically
 from whet.record.improve.document import FILE, PATCH, REPORT_HTML, REPORT_MD, ImproveDocument, Phase
-from whet.record.improve.folder import IMPROVE_RUNS, improve_folders
+from whet.record.improve.folder import IMPROVE_RUNS, ImproveFolder, improve_folders
 from whet.service.database import Database
+from whet.service.pack import pack_skill
 from whet.service.store.improve_runs import ImprovePhase, enter_phase, keep_split
 from whet.service.store.run_folder import RunFolder, file_size
 from whet.service.store.runs import NewEvent, add_events
@@ -22,8 +26,9 @@ from whet.suites.split.lock import NAME as LOCK
 from whet.suites.split.lock import SplitLock
 from whet.workspace.make import MANIFEST
 
-# Where `whet improve` keeps its records, from the folder that it starts in.
-_RECORDS = Path(".whet", IMPROVE_RUNS)
+# Where `whet improve` keeps its records, from the folder that it starts in: beside the folder of runs.
+_RUNS = Path(".whet", "runs")
+_RECORDS = _RUNS.with_name(IMPROVE_RUNS)
 _SKILL = "skill"
 # The words of SelfTune for our phases.
 _PHASES: dict[Phase, ImprovePhase] = {
@@ -46,6 +51,8 @@ class ImproveRunFolder(RunFolder):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.lock = path / LOCK
+        # The `--output-dir` of the process.
+        self.runs_dir = _RUNS
 
     @property
     def record(self) -> Path | None:
@@ -90,10 +97,23 @@ class ImproveRunFolder(RunFolder):
         return next((file.parent for file in self.path.glob(f"{_SKILL}/*/*/{MANIFEST}")), None)
 
     def candidate(self, candidate_id: str) -> Path | None:
-        """Return the folder of the skill of a candidate."""
+        """Return the folder of the skill of a candidate, without what agents are not given."""
         record = self.record
-        place = record / "candidates" / candidate_id / "skill" if record is not None else None
+        place = ImproveFolder(record).candidate(candidate_id) if record is not None else None
         return place if place is not None and place.is_dir() and place.resolve().is_relative_to(self.path) else None
+
+    def draft(self, candidate_id: str) -> bytes | None:
+        """Return an archive of the skill with the changes of a candidate; None if the files are gone."""
+        record, skill, candidate = self.record, self.skill, self.candidate(candidate_id)
+        if record is None or skill is None or candidate is None:
+            return None
+        (first,) = ImproveFolder(record).start(1).iterdir()
+        with TemporaryDirectory(prefix=".draft-", dir=self.path) as place:
+            # Its suites and settings are no part of a candidate, and stay.
+            copy = Path(place, skill.name)
+            shutil.copytree(skill, copy, symlinks=True)
+            apply_version(copy, first, candidate)
+            return pack_skill(copy, skill.name)
 
     def _named(self) -> Iterator[tuple[str, Path]]:
         """Yield what callers may have: the settings of the operator are in the records of runs."""
@@ -195,7 +215,8 @@ def _round_now(improvement: ImproveDocument, last_round: int) -> int:
         return 0
     done = [step.phase for step in improvement.steps if step.round == last_round and step.phase in _OF_ROUNDS]
     position = _OF_ROUNDS.index(improvement.phase)
-    is_next = not done or _OF_ROUNDS.index(done[-1]) >= position
+    # A phase is still the current one when its step is there, until the next one begins.
+    is_next = not done or _OF_ROUNDS.index(done[-1]) > position
     return last_round + is_next
 
 

@@ -19,11 +19,10 @@ from whet.record.improve.document import ConfirmRecord, ImproveDocument, SkillPa
 from whet.service.database import now_us, proposals, runs
 from whet.service.errors import Refused, invalid_request, not_found
 from whet.service.http import Moment, NextCursor, Page, Strict
-from whet.service.pack import pack_skill
 from whet.service.service import Service
 from whet.service.store.improve_folder import ImproveRunFolder
 from whet.service.store.runs import NewEvent, add_events, shown_time
-from whet.service.store.skills import UPLOADED, get_bundle, keep_bundle, label_bundle
+from whet.service.store.skills import UPLOADED, SkillError, get_bundle, keep_bundle, label_bundle
 from whet.workspace.make import MANIFEST, described
 
 ProposalType = Literal["description", "body", "package"]
@@ -107,7 +106,7 @@ def read_proposal(improvement: ImproveDocument, folder: ImproveRunFolder) -> Pro
         proposal_type=_TYPES[part],
         candidate_id=str(last.accepted),
         current_value=_text(skill, part) if part != "all" else _digest(archive.read_bytes()),
-        proposed_value=_text(candidate, part) if part != "all" else _digest(pack_skill(candidate, skill.name)),
+        proposed_value=_text(candidate, part) if part != "all" else _digest(folder.draft(str(last.accepted)) or b""),
         reason=_reason(improvement, len(rounds)),
         confidence=None,
         difference=last.confirm.difference,
@@ -214,7 +213,10 @@ def apply_proposal(service: Service, organisation_id: str, id_: str, candidate_i
         return proposal
     archive = _archive(service, proposal)
     sha256 = hashlib.sha256(archive).hexdigest()
-    keep_bundle(service, organisation_id, io.BytesIO(archive))
+    try:
+        keep_bundle(service, organisation_id, io.BytesIO(archive))
+    except SkillError as error:
+        raise Refused(409, f"the version cannot be uploaded: {error}") from None
     with service.database.writing() as connection:
         if get_proposal(connection, organisation_id, id_, lock=True).status not in ("pending", "approved"):
             raise Refused(409, "somebody else decided about this proposal at the same time: get it again")
@@ -232,8 +234,7 @@ def apply_proposal(service: Service, organisation_id: str, id_: str, candidate_i
 
 
 def _archive(service: Service, proposal: Proposal) -> bytes:
-    folder = ImproveRunFolder.of(service.data_dir, proposal.improve_run_id)
-    candidate, skill = folder.candidate(proposal.candidate_id), folder.skill
-    if candidate is None or skill is None:
+    archive = ImproveRunFolder.of(service.data_dir, proposal.improve_run_id).draft(proposal.candidate_id)
+    if archive is None:
         raise Refused(409, "the files of its improve run are gone")
-    return pack_skill(candidate, skill.name)
+    return archive

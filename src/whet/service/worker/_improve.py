@@ -28,6 +28,8 @@ _COMPLETED: dict[Outcome | None, ImproveOutcome] = {
 _FAILURES: dict[Outcome | None, ImproveOutcome] = {"refused": "failed_terminal", "failed": "failed_transient"}
 # After these, another try would end the same way.
 _FINAL_CODES = (exit_codes.USAGE, exit_codes.INTERNAL)
+_COMMANDS = ("whet ", "git ")
+_MORE_MONEY = "start another improve run with a larger options.max_cost_usd"
 
 
 class ImproveJob(Job):
@@ -60,8 +62,9 @@ class ImproveJob(Job):
             asked = get_improve_run(connection, self.run.organisation_id, self.run.id)
         options: list[tuple[str, object]] = [
             ("--config", self.service.config_file),
+            # Its records are beside the folder of runs that this names.
+            ("--output-dir", self.folder.runs_dir),
             ("--sandbox", self.service.sandbox),
-            ("--on", self.service.on),
         ]
         if record is not None:
             options.append(("--resume", record.name))
@@ -74,7 +77,7 @@ class ImproveJob(Job):
             ]
         words = [part for name, value in options if value is not None for part in (name, str(value))]
         place = [] if record is not None else [str(skill.relative_to(self.folder.path))]
-        return child_command(["improve", *place, *words], most_bytes=self.service.run_memory_bytes)
+        return child_command(["improve", *place, *words, "--yes"], most_bytes=self.service.run_memory_bytes)
 
     def conclude(self, code: int, *, cancelled: bool) -> Ending | None:
         """Return how the improve run ended after its process did; None if it can be resumed."""
@@ -112,7 +115,7 @@ class ImproveJob(Job):
         versions = [round_.accepted for round_ in improvement.rounds if round_.accepted is not None]
         return {
             "reason": improvement.reason and self.service.without_places(improvement.reason),
-            "hint": improvement.hint and self.service.without_places(improvement.hint),
+            "hint": _hint(improvement),
             "rounds": len(improvement.rounds),
             "candidates": sum(len(round_.candidates) for round_ in improvement.rounds),
             "accepted": versions[-1] if versions else None,
@@ -139,5 +142,13 @@ def _chosen(options: AskedOptions) -> list[tuple[str, object]]:
 
 
 def _reasons(improvement: ImproveDocument | None) -> str:
-    texts = (improvement.reason, improvement.hint) if improvement is not None else ()
+    texts = (improvement.reason, _hint(improvement)) if improvement is not None else ()
     return "\n  ".join(text for text in texts if text)
+
+
+def _hint(improvement: ImproveDocument) -> str | None:
+    """Return what to do next, unless that is a command: it would be one for this machine."""
+    hint = improvement.hint
+    if hint is None or not any(program in hint for program in _COMMANDS):
+        return hint
+    return _MORE_MONEY if improvement.outcome == "undecided" else None

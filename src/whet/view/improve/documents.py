@@ -19,8 +19,9 @@ class ShownImprove(Struct, kw_only=True):
     # None while it is under way, and if it was killed.
     outcome: Outcome | None = None
     phase: Phase | None = None
-    # Whether a process works on it now.
+    # Whether a process works on it now, or will as soon as a service has time for it.
     running: bool = False
+    waiting: bool = False
     headline: str = ""
     began_at: str | None = None
     ended_at: str | None = None

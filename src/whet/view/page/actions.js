@@ -56,7 +56,7 @@ function askToDelete(id, run) {
 }
 
 /** A dialog with a title and a button to leave it. */
-function opened(title, ...content) {
+export function opened(title, ...content) {
   const dialog = el("dialog", { class: "ask", "aria-labelledby": "ask-title" }, el("h2", { id: "ask-title" }, title), ...content, " ", el("button", { type: "button", onclick: () => dialog.close() }, "Leave it"));
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);

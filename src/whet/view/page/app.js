@@ -125,7 +125,7 @@ function signIn(why) {
 function drawWho() {
   who.hidden = !key();
   document.getElementById("prefix").textContent = prefix();
-  const links = kind === "service" && key() ? [["#/", "Suites"], ["#/runs", "Runs"]] : [];
+  const links = kind === "service" && key() ? [["#/", "Suites"], ["#/runs", "Runs"], ["#/improve", "Improve runs"]] : [];
   const here = `#${whereabouts().path || "/"}`;
   document.getElementById("places").replaceChildren(...links.map(([href, text]) => el("a", { href, "aria-current": href === here ? "page" : null }, text)));
 }

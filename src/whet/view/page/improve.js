@@ -4,11 +4,12 @@ import { candidateTree } from "./candidates.js";
 import { el, facts, notice, said } from "./dom.js";
 import { follow, keepingFocus } from "./following.js";
 import { forest } from "./forest.js";
+import { improveActs } from "./improveacts.js";
 import { improveVerdict, PHASES } from "./improvewords.js";
 import { setKeys } from "./keys.js";
 import { command, here, trail } from "./parts.js";
 import { keepState, place } from "./places.js";
-import { address, capabilities, get } from "./source.js";
+import { address, capabilities, get, kind } from "./source.js";
 import { badge, between, count, money, percent, sentence, took, when } from "./words.js";
 
 const EVERY_MS = 1000;
@@ -32,7 +33,8 @@ export async function showImprove(context, id = null) {
     else open.delete(name);
     keepState({ open: [...open].join(" ") });
   };
-  const draw = () => main.replaceChildren(...partsOf(page, { open, opened }));
+  const acts = kind === "service" ? improveActs(id, context) : null;
+  const draw = () => main.replaceChildren(...partsOf(page, { open, opened }, acts?.element));
   draw();
   setKeys([]);
   if (capabilities.live && page.shown.running) {
@@ -42,6 +44,7 @@ export async function showImprove(context, id = null) {
       const text = JSON.stringify(page);
       if (text !== last && !signal.aborted) {
         keepingFocus(main, draw);
+        acts?.look().catch(failed);
         announce(page.shown.headline);
       }
       last = text;
@@ -52,12 +55,13 @@ export async function showImprove(context, id = null) {
   return { title: `Improve ${page.shown.skill}` };
 }
 
-function partsOf(page, opening) {
+function partsOf(page, opening, acts) {
   const { shown, record } = page;
   return [
     trail(capabilities.runs ? el("a", { href: "#/improve" }, "Improve runs") : null, here(said(shown.id))),
     el("h1", { tabindex: -1 }, "Improve ", said(shown.skill), " ", badge(improveVerdict(shown))),
     outcomePart(page),
+    acts,
     ...record.warnings.map((text) => notice("warn", el("p", null, said(sentence(text))))),
     factsPart(page),
     phasesPart(page),

@@ -34,8 +34,9 @@ export const FATES = {
 };
 
 /** The outcome of an improve run, or that it is under way. */
-export function improveVerdict({ outcome, running, problem }) {
+export function improveVerdict({ outcome, running, waiting, problem }) {
   if (problem) return ["cannot be read", "!", "warn"];
   if (outcome) return OUTCOMES[outcome] ?? [outcome, "–", "quiet"];
+  if (waiting) return ["waiting", "…", "quiet"];
   return running ? ["running", "▶", "live"] : ["not ended", "!", "warn"];
 }

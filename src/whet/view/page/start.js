@@ -29,7 +29,7 @@ export function startPart(suite, signal) {
 }
 
 /** The skills of the organisation, those with a label first: the service lists them by their digests. */
-async function allSkills(signal) {
+export async function allSkills(signal) {
   const skills = [];
   for (let [pages, cursor] = [0, null]; pages === 0 || (cursor && pages < MOST_PAGES); pages += 1) {
     const page = await fetched(path("skills"), signal, { limit: 100, cursor });
@@ -106,11 +106,13 @@ async function start(suiteId, body, archive) {
   return (await response.json()).run;
 }
 
-function choice(id, options) {
+/** A list to choose from. */
+export function choice(id, options) {
   return el("select", { id }, options.map(([value, text]) => el("option", { value }, text)));
 }
 
-function field(title, input) {
+/** A labelled input. */
+export function field(title, input) {
   return el("div", { class: "field" }, el("label", { for: input.id }, title), input);
 }
 

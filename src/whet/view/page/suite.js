@@ -4,6 +4,7 @@ import { fetched, path } from "./api.js";
 import { caseNames, titleOf } from "./cases.js";
 import { block, el, facts, notice, said, table } from "./dom.js";
 import { followRuns } from "./following.js";
+import { improvePart } from "./improvestart.js";
 import { setKeys } from "./keys.js";
 import { casesOf, growing, here, paged, runTable, trail } from "./parts.js";
 import { place } from "./places.js";
@@ -38,7 +39,7 @@ export async function showSuite(context, id, version = null) {
       ["Compared with no skill", suite.supports_no_skill ? "yes" : "no"],
       ["Changed", when(suite.updated_at)],
     ]),
-    suite.runnable ? (allowed.includes("run") ? startPart(suite, signal) : el("p", { class: "quiet" }, "Your key may look, and start no runs: for that it needs the scope ", el("code", null, "run"), ".")) : "",
+    suite.runnable ? (allowed.includes("run") ? [startPart(suite, signal), improvePart(suite, signal)] : el("p", { class: "quiet" }, "Your key may look, and start no runs: for that it needs the scope ", el("code", null, "run"), ".")) : "",
     el("h2", null, "Runs"),
     runs.element,
     versions.items.length > 1 ? versionList(suite, versions, moreVersions) : "",

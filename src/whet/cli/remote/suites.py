@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whet import exit_codes
-from whet.cli.common import AT_LEAST_1, FILE, JSON, print_document, with_options
+from whet.cli.common import AT_LEAST_1, FILE, JSON, print_document
 from whet.cli.grammar.options import option
+from whet.cli.remote.improve import apply_command, improve_command, proposals_command
+from whet.cli.remote.service import ASKING, client_of
 from whet.errors import UsageError
 from whet.reading.documents import DocumentError, load_json
 from whet.reading.text import count, listed, one_line
@@ -21,23 +22,10 @@ if TYPE_CHECKING:
     from whet.service.client import SuitesClient
 
 
-_KEY = "WHET_API_KEY"
 # Fields of a suite that cannot change after it is created.
 _PROVENANCE = ("source_id", "source_kind")
 # What an arm of a service may say: paths, variables and prompts would be those of the server.
 _ARM_KEYS = ("skill", "runner", "model")
-
-
-_asking = with_options(
-    (
-        click.option(
-            "--server", metavar="URL", envvar="WHET_SERVER", show_envvar=True, help="The address of the service."
-        ),
-        click.option(
-            "--key-file", type=FILE, metavar="FILE", help=f"Read the key from this file (default: the key in {_KEY})."
-        ),
-    )
-)
 
 
 @click.group("suites", short_help="Exchange eval suites with a service, and run them.")
@@ -45,12 +33,16 @@ def suites_command() -> None:
     """Exchange eval suites with a service, and run them. The key comes from a file or the environment."""
 
 
+for command in (improve_command, proposals_command, apply_command):
+    suites_command.add_command(command)
+
+
 @suites_command.command("list")
-@_asking
+@ASKING
 @JSON
 def list_suites(server: str | None, key_file: Path | None, as_json: bool) -> None:
     """List the suites of the organisation."""
-    with _client(server, key_file) as client:
+    with client_of(server, key_file) as client:
         suites = list(client.all())
     if as_json:
         print_document({"schema": "whet/service-suites/1", "suites": suites})
@@ -64,10 +56,10 @@ def list_suites(server: str | None, key_file: Path | None, as_json: bool) -> Non
 @suites_command.command("get")
 @click.argument("id_", metavar="ID")
 @click.option("--version", type=click.IntRange(min=1), metavar="N", help="Get this version instead of the newest.")
-@_asking
+@ASKING
 def get(id_: str, version: int | None, server: str | None, key_file: Path | None) -> None:
     """Print a suite as JSON."""
-    with _client(server, key_file) as client:
+    with client_of(server, key_file) as client:
         click.echo(json.dumps(client.get(id_, version), ensure_ascii=False, indent=2))
 
 
@@ -76,7 +68,7 @@ def get(id_: str, version: int | None, server: str | None, key_file: Path | None
 @click.option("--version", type=click.IntRange(min=1), metavar="N", help="Get this version instead of the newest.")
 @click.option("--output", type=FILE, metavar="FILE", help="Write to this file (default: NAME.json).")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
-@_asking
+@ASKING
 def pull(
     *, id_: str, version: int | None, output: Path | None, force: bool, server: str | None, key_file: Path | None
 ) -> None:
@@ -84,7 +76,7 @@ def pull(
 
     Run the file with "whet run", or send it back with "whet suites push".
     """
-    with _client(server, key_file) as client:
+    with client_of(server, key_file) as client:
         suite = client.get(id_, version)
     from whet.model.run import folder_name
 
@@ -98,7 +90,7 @@ def pull(
 @suites_command.command("push")
 @click.argument("file", type=FILE)
 @click.option("--new", is_flag=True, help="Create a new suite, even from a file that you pulled.")
-@_asking
+@ASKING
 def push(file: Path, new: bool, server: str | None, key_file: Path | None) -> None:
     """Send a suite to the service.
 
@@ -109,7 +101,7 @@ def push(file: Path, new: bool, server: str | None, key_file: Path | None) -> No
 
     plain = to_json(read_suite(document))
     id_, version = document.get("id"), document.get("version")
-    with _client(server, key_file) as client:
+    with client_of(server, key_file) as client:
         if new or not isinstance(id_, str) or not isinstance(version, int):
             suite = client.create(plain)
         else:
@@ -141,7 +133,7 @@ def push(file: Path, new: bool, server: str | None, key_file: Path | None) -> No
 @option("--label", metavar="TEXT", help="What people call this run.")
 @option("--version", type=AT_LEAST_1, metavar="N", help="Run this version instead of the newest.")
 @option("--no-wait", is_flag=True, help="Print the id of the run, and do not wait for its end.")
-@_asking
+@ASKING
 @JSON
 def run(
     *,
@@ -165,7 +157,7 @@ def run(
       3    nothing failed, but some trials errored
       130  the run was cancelled
     """
-    with _client(server, key_file) as client:
+    with client_of(server, key_file) as client:
         body = {name: value for name, value in more.items() if value is not None}
         if version is not None:
             body["suite_version"] = version
@@ -192,10 +184,10 @@ def _print_run(run: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> N
 
 @suites_command.command("cancel")
 @click.argument("run_id", metavar="RUN")
-@_asking
+@ASKING
 def cancel(run_id: str, server: str | None, key_file: Path | None) -> None:
-    """Cancel a run on the service."""
-    with _client(server, key_file) as client:
+    """Cancel a run or an improve run on the service."""
+    with client_of(server, key_file) as client:
         run_state = client.cancel(run_id)
     click.echo(
         f"{run_state['id']}  {'cancelled' if run_state['status'] == 'cancelled' else 'ends as soon as its agents have'}"
@@ -309,24 +301,3 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise UsageError(f"{file} is not a suite", hint="it must be a JSON object with cases_json")
     return document
-
-
-def _client(server: str | None, key_file: Path | None) -> SuitesClient:
-    if not server:
-        raise UsageError("no service was given", hint="name it with --server, or in WHET_SERVER")
-    key = _key(key_file)
-    from whet.service.client import SuitesClient
-
-    return SuitesClient(server, key)
-
-
-def _key(key_file: Path | None) -> str:
-    if key_file is None:
-        key = os.environ.get(_KEY, "").strip()
-        if not key:
-            raise UsageError("no key was given", hint=f"put it into {_KEY}, or name a file with --key-file")
-        return key
-    try:
-        return key_file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {key_file}: {error}") from error

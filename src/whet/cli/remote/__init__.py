@@ -1,0 +1,1 @@
+"""`whet suites`: suites on a service, their runs, and improve runs."""
