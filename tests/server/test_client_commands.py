@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from improving import seed_improve_run
+from improve_service import seed_improve_run
 from running import CONFIG, script_case, wait_for_run
 from serving import SUITES, Server, suite_document, wait_until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from improving import (
+from improve_service import (
     CANDIDATE,
     IMPROVE,
     NEW,

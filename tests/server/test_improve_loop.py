@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from improving import (
+from improve_service import (
     IMPROVE,
     PROPOSALS,
     get_improve_run,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from improving import CANDIDATE, add_improve_run, finish, improvement, write_improvement
+from improve_service import CANDIDATE, add_improve_run, finish, improvement, write_improvement
 from msgspec.structs import replace
 from serving import suite_document
 from sqlalchemy import select
