@@ -144,7 +144,7 @@ def test_why_a_candidate_went_no_further_is_seen_without_opening_it(visitor: Vis
 def test_a_later_round_is_below_the_version_that_it_started_from(visitor: Visit) -> None:
     page = _show(visitor, documents.TWO_ROUNDS)
 
-    below = page.locator(".version").filter(has=page.locator("summary", has_text="r1-1")).last
+    below = page.locator(".version:has(> details > [data-name='r1-1'])")
     expect(below.get_by_role("list", name="Candidates of round 2")).to_contain_text("r2-1")
     expect(page.get_by_role("region", name="Sealed cases")).to_contain_text("+28 points on sealed cases")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browsing import CONTRAST, PHONE, Visit, visit
-from improving import IMPROVE, PROPOSALS, create_cases, improve_body, seed_improve_run, upload_skill
+from improve_service import IMPROVE, PROPOSALS, create_cases, improve_body, seed_improve_run, upload_skill
 from playwright.sync_api import Browser, expect
 from running import CONFIG, start_run, wait_for_run
 from serving import PATIENCE_S, Server
