@@ -40,6 +40,16 @@ def test_what_does_not_fit_together_is_refused(hotel: Hotel, words: tuple[str, .
     assert (hotel.folders, hotel.sessions) == ([], 0)
 
 
+def test_a_resumed_run_keeps_what_it_was_asked_for(hotel: Hotel) -> None:
+    hotel.improve("--max-cost", "0.05")
+
+    done = hotel.project.whet("improve", "--resume", "latest", "--max-cost", "9", "--rounds", "2", "--accept", "these")
+
+    assert done.code == 2
+    assert "it cannot change --rounds, --accept" in done.stderr
+    assert hotel.document.outcome == "undecided"
+
+
 def test_with_two_runners_one_has_to_be_named(hotel: Hotel) -> None:
     done = hotel.project.whet("improve", "greet", "--max-cost", "9", "--candidate", "versions/helps")
 

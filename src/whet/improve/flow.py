@@ -39,7 +39,6 @@ from whet.improve.workbench import RunsWorkbench
 from whet.model.suite import Suite
 from whet.plan.settings.load import load_settings
 from whet.plan.settings.table import GIVEN
-from whet.reading.text import path_for_people
 from whet.record.folder import PRIVATE, lock, write_atomically, writing
 from whet.record.improve.document import (
     CURRENT,
@@ -282,14 +281,15 @@ def _how_to_resume(keeper: ImproveKeeper, end: EndedEarly) -> str:
 def _next_step(keeper: ImproveKeeper, end: LoopEnd, *, is_applied: bool) -> str | None:
     """Return what to do with what came of the run."""
     document = keeper.document
-    skill = path_for_people(Path(document.skill), Path.cwd())
+    # It is read again in other folders, so paths are whole.
+    skill = document.skill
     if end.outcome == "succeeded" and is_applied:
         return f"look at what was written: git -C {shlex.quote(skill)} diff"
     if end.outcome == "succeeded":
         patch = shlex.quote(str(keeper.folder.path.resolve() / PATCH))
         return f"look at the patch, and apply it: git -C {shlex.quote(skill)} apply {patch}"
     if end.outcome == "proposed":
-        folder = shlex.quote(path_for_people(keeper.folder.candidates, Path.cwd()))
+        folder = shlex.quote(str(keeper.folder.candidates.resolve()))
         return f"read what is in {folder}, and race what you like: whet improve {shlex.quote(skill)} --candidate DIR"
     if end.outcome == "undecided":
         held_out = len(document.split.held_out) if document.split else 0

@@ -41,6 +41,13 @@ if TYPE_CHECKING:
     from whet.report.screen import Screen
 
 _MOST_CANDIDATES, _MOST_ROUNDS = 24, 8
+# What may be said of a run that is gone on with.
+_ON_RESUME = frozenset(
+    (
+        *("resume", "max_cost_usd", "apply", "force", "yes", "fail_without_winner"),
+        *("as_json", "output_dir", "config_file"),
+    )
+)
 # What `whet improve` does besides, by the first word after it.
 _OTHERS = {"split": split_command, "status": status_command}
 
@@ -189,9 +196,9 @@ def improve_command(*, as_json: bool, dry_run: bool, **options: Any) -> int:
       5    not known yet: the best version is neither confirmed nor refuted
       130  interrupted; go on with --resume
     """
+    if options["resume"] is not None:
+        _refuse_changes()
     request = _request(options)
-    if request.resume is not None and request.skill is not None:
-        raise UsageError("--resume goes on with an earlier run, and takes no SKILL", hint="leave one of them out")
     # Imported here and below and not above: --help does not need it.
     from whet.improve.flow import begin, carry_out, find_to_resume
     from whet.improve.plan import plan_improvement, require_money
@@ -212,6 +219,23 @@ def improve_command(*, as_json: bool, dry_run: bool, **options: Any) -> int:
     outcome = carry_out(folder, request, _watcher(folder, screen))
     _print_outcome(outcome, screen, as_json=as_json)
     return outcome.code
+
+
+def _refuse_changes() -> None:
+    """Refuse to change what a run was asked for, when it is gone on with."""
+    context = click.get_current_context()
+    changes = [
+        max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if parameter.name not in _ON_RESUME
+        and context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if "skill" in changes:
+        raise UsageError("--resume goes on with an earlier run, and takes no SKILL", hint="leave one of them out")
+    if changes:
+        raise UsageError(
+            f"a resumed run keeps its first options; it cannot change {', '.join(changes)}", hint="start a new run"
+        )
 
 
 def _request(options: dict[str, Any]) -> ImproveRequest:
