@@ -117,6 +117,15 @@ def test_columns_of_a_row_mean_what_they_mean_there(tmp_path: Path) -> None:
     assert [check.label for check in second.checks] == ['equals "plain text"']
 
 
+def test_a_limit_of_an_assertion_without_a_number_is_that_of_the_first(tmp_path: Path) -> None:
+    columns = "task,__expected,__expected2,__config:__expected:threshold"
+    (tmp_path / "tests.csv").write_text(f"{columns}\ndig,latency(5000),latency(6000),900\n")
+
+    (case,) = loaded(tmp_path, tests="tests.csv").cases
+
+    assert [check.label for check in case.checks] == ["latency 900", "latency 6000"]
+
+
 @pytest.mark.parametrize(
     ("cell", "assertion"),
     [

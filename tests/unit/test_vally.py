@@ -20,6 +20,7 @@ from whet.reading.claims.forms import Quits
 from whet.run.attempt.grading import conclude
 from whet.run.attempt.record import AttemptRecord
 from whet.suites.format import format_of, load_suite
+from whet.suites.other_tools.shared import find_fixture
 
 SAYS = {"type": "output-matches", "config": {"pattern": "hello"}}
 
@@ -256,6 +257,23 @@ def test_budgets_pass_or_fail(tmp_path: Path) -> None:
     assert "does not fall little by little" in losses(suite)
 
 
+@pytest.mark.parametrize("kind", ["wall-time", "token-budget", "turn-count", "tool-call-count"])
+def test_what_a_budget_does_not_have_is_lost(tmp_path: Path, kind: str) -> None:
+    most = "120s" if kind == "wall-time" else 10
+
+    suite = loaded(tmp_path, stimulus({"type": kind, "config": {"max": most, "warn_at": 5}}))
+
+    assert "warn_at" in losses(suite)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 10_000, "../outside"])
+def test_a_path_that_names_no_file_of_the_suite_names_nothing(tmp_path: Path, path: str) -> None:
+    (tmp_path / "outside").touch()
+    (tmp_path / "suite").mkdir()
+
+    assert find_fixture(path, (tmp_path / "suite",)) is None
+
+
 def test_a_judge_gets_the_rubric_or_the_prompt_of_the_grader(tmp_path: Path) -> None:
     graders = [
         {"type": "prompt"},
@@ -409,6 +427,16 @@ def test_several_skills_are_given_to_every_arm(tmp_path: Path) -> None:
     suite = loaded(tmp_path, stimulus(environment={"skills": ["../../skills/one", "../../skills/two/SKILL.md"]}))
 
     assert (suite.usual_skill, only(suite).skills) == (None, places)
+
+
+def test_a_file_that_an_environment_of_the_settings_misses_is_a_warning_of_the_suite(tmp_path: Path) -> None:
+    settings(tmp_path, base={"files": [{"src": "gone.txt", "dest": "b.txt"}]})
+
+    suite = loaded(tmp_path, stimulus(name="one"), stimulus(name="two"), environment="base")
+
+    warnings = [warning for warning in suite.warnings if "gone.txt" in warning.message]
+    assert len(warnings) == 1
+    assert Path(warnings[0].file or "").name == ".vally.yaml"
 
 
 def test_a_copied_folder_leaves_the_spec_out(tmp_path: Path) -> None:
