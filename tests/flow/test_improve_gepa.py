@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import time
+
 import pytest
 from improving import AGENT, Hotel
-from project import Project
+from project import PATIENCE_S, Project
 
 from whet.record.read.run import read_run
+
+pytestmark = pytest.mark.bubblewrap
 
 # Both work inside the sandbox, where the project is not.
 SETTINGS = """
@@ -31,18 +36,20 @@ echo '{"type":"message","role":"assistant","text":"I added a rule."}'
 """
 
 
-def _hotel(project: Project, rule: str) -> Hotel:
+def _hotel(project: Project, rule: str, pause: str = ":") -> Hotel:
     project.sandbox = "bubblewrap"
     hotel = Hotel(project)
     hotel.open()
     agent = "\n".join(line for line in AGENT.splitlines() if "{outside}" not in line)
-    project.settings(SETTINGS.replace("AGENT", agent).replace("RULE", rule))
+    project.settings(SETTINGS.replace("AGENT", f"{pause}\n{agent}").replace("RULE", rule))
     return hotel
 
 
+WORDS = ("greet", "--runner", "sh", "--proposer", "inside", "--engine", "gepa", "--candidates", "2")
+
+
 def _improve(hotel: Hotel, *words: str):
-    wanted = ("--runner", "sh", "--proposer", "inside", "--engine", "gepa", "--candidates", "2")
-    return hotel.project.whet("improve", "greet", *wanted, *words)
+    return hotel.project.whet("improve", *WORDS, *words)
 
 
 def test_what_gepa_finds_has_to_win_the_race_and_to_hold_on_cases_that_it_never_saw(project: Project) -> None:
@@ -89,3 +96,39 @@ def test_a_search_ends_with_its_share_of_the_money(project: Project) -> None:
     share = 0.5 * (0.9 - 0.36)
     assert generating.cost_usd is not None
     assert share <= generating.cost_usd <= share + 0.03 + 0.02 + 0.03
+
+
+def test_a_search_that_is_killed_goes_on_where_it_was(project: Project) -> None:
+    hotel = _hotel(project, "Please welcome each guest.", pause="sleep 0.1")
+    process = project.start(*WORDS, "--max-cost", "9", "--max-parallel", "2", command="improve")
+    deadline = time.monotonic() + PATIENCE_S
+    # The second run of the search is that of the first few cases, before the proposer is asked.
+    while not list(project.root.glob(".whet/improve/2*/runs/round-1-search-2/*/journal.jsonl")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+    before = hotel.trials()
+    done = project.whet("improve", "--resume", "latest")
+
+    document, after = hotel.document, hotel.trials()
+    assert done.code == 0, done.stdout + done.stderr
+    assert (document.outcome, document.rounds[0].accepted) == ("succeeded", "r1c1")
+    assert len(set(after)) == len(after)
+    assert set(before) <= set(after)
+    assert document.cost_usd == pytest.approx(0.01 * len(after) + 0.02)
+    assert project.whet("verify", hotel.folder.id).code == 0
+
+
+def test_without_the_library_one_line_says_how_to_install_it_and_nothing_is_spent(project: Project) -> None:
+    hotel = _hotel(project, "Stay polite.")
+    project.write("no/gepa/__init__.py", "raise ModuleNotFoundError('not here', name='gepa')\n")
+    project.env["PYTHONPATH"] = str(project.root / "no")
+
+    done = project.whet("improve", *WORDS, "--max-cost", "9", cold=True)
+
+    assert done.code == 2
+    assert "--engine gepa needs GEPA, which is not installed\n  pip install 'whet-eval[improve]'\n" in done.stderr
+    assert hotel.folders == []
