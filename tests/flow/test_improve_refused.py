@@ -22,6 +22,8 @@ def hotel(project: Project) -> Hotel:
         (("--candidate", "versions/helps", "--rounds", "2"), "raced in one round"),
         (("--candidate", "versions/helps", "--proposer", "writer"), "so no --proposer makes any"),
         (("--candidate", "versions/helps", "--propose-only", "2"), "--candidate brings them"),
+        (("--candidate", "versions/helps", "--engine", "gepa"), "--candidate brings them"),
+        (("--engine", "gepa", "--propose-only", "2"), "--propose-only runs nothing"),
         (("--candidate", "versions/none"), "has no SKILL.md"),
         (("--force",), "--force is for --apply"),
         (

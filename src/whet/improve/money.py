@@ -13,6 +13,10 @@ from whet.decide.sequential import FIRST_ANALYSIS
 BASELINE_TRIALS, SEALED_TRIALS = 3, 5
 # The most that proposals may take, as a share of the money of a round.
 GENERATING_SHARE = 0.15
+# A search by an engine makes versions and runs them: how often each practice case for each candidate that is asked for,
+# and the most that it may take of the money of a round.
+_SEARCH_TRIALS = 2
+SEARCH_SHARE = 0.5
 # A round of confirming runs each held-out case in both arms; below two of them, nothing can be decided.
 ARMS = 2
 # How far a confirm step that decides usually goes, as a share of the most rounds that it may take.
@@ -29,11 +33,19 @@ class TrialCounts(Struct, frozen=True, kw_only=True):
     rounds: int
     max_rounds: int
     has_baseline: bool
+    # Whether an engine looks for the candidate of a round, and it alone is raced.
+    is_search: bool = False
 
     def race(self, kept: int | None = None) -> int:
         """Return the trials of a race that keeps so many candidates for its second leg."""
-        finalists = count_kept(self.candidates) if kept is None else kept
-        return self.practice * (FIRST_LEG * (self.candidates + 1) + SECOND_LEG * (finalists + 1))
+        racers = 1 if self.is_search else self.candidates
+        finalists = count_kept(racers) if kept is None else kept
+        return self.practice * (FIRST_LEG * (racers + 1) + SECOND_LEG * (finalists + 1))
+
+    @property
+    def search(self) -> int:
+        """The trials in which an engine looks for the candidate of a round."""
+        return _SEARCH_TRIALS * self.candidates * self.practice if self.is_search else 0
 
     def confirm(self, rounds: int) -> int:
         """Return the trials of a confirm step of so many rounds."""
@@ -47,7 +59,7 @@ class TrialCounts(Struct, frozen=True, kw_only=True):
     @property
     def least(self) -> int:
         """The trials if no candidate wins a race."""
-        return self.baseline + self.rounds * self.race()
+        return self.baseline + self.rounds * (self.search + self.race())
 
     @property
     def usual(self) -> int:

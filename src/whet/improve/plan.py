@@ -27,6 +27,7 @@ from whet.improve.ready import (
     refuse_unknown_tags,
 )
 from whet.improve.request import ImproveRequest
+from whet.improve.search.candidate import gepa_engine
 from whet.model import codec
 from whet.model.request import Settings
 from whet.model.run import Runner
@@ -72,6 +73,8 @@ def improve_dir(settings: Settings) -> Path:
 def plan_improvement(request: ImproveRequest) -> ImprovePlan:
     """Plan the run that *request* asks for; draws the parts of cases that have none, and writes them."""
     request.check()
+    if request.engine == "gepa":
+        gepa_engine()
     assert request.skill is not None
     assert request.suite is not None
     skill = request.skill.resolve()
@@ -139,6 +142,7 @@ def trial_counts(parts: PartsOfSuite, options: ImproveOptions) -> TrialCounts:
         rounds=0 if options.propose_only else options.rounds,
         max_rounds=options.max_rounds,
         has_baseline=not options.own_candidates and not options.propose_only,
+        is_search=options.engine == "gepa",
     )
 
 

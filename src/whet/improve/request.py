@@ -74,12 +74,18 @@ class ImproveRequest(Struct, frozen=True, kw_only=True):
             raise UsageError(
                 f"at most {MOST_CANDIDATES} candidates are raced, and these are {len(self.own_candidates)}"
             )
-        if self.own_candidates and self.engine == "gepa":
-            raise UsageError("--engine gepa makes candidates, and --candidate brings them", hint="leave one out")
+        if self.engine == "gepa":
+            self._check_search()
         if self.force and not self.apply:
             raise UsageError("--force is for --apply", hint="add --apply, or leave out --force")
         if self.apply and self.propose_only is not None:
             raise UsageError("--propose-only accepts nothing, so --apply has nothing to write", hint="leave one out")
+
+    def _check_search(self) -> None:
+        if self.own_candidates:
+            raise UsageError("--engine gepa makes candidates, and --candidate brings them", hint="leave one out")
+        if self.propose_only is not None:
+            raise UsageError("--engine gepa runs what it makes, and --propose-only runs nothing", hint="leave one out")
 
     def options_for(self, suite: Suite, held_out: int) -> ImproveOptions:
         """Return the options with what whet chooses for *suite*, which holds out so many cases."""

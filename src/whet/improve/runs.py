@@ -47,6 +47,8 @@ class PhaseAsk(Struct, frozen=True, kw_only=True):
     # The name of its folder.
     name: str
     part: Part
+    # Those of the part that are run; all of them if none is named.
+    cases: tuple[str, ...] = ()
     versions: Mapping[str, Path]
     # How many trials a case, or until when.
     trials: int | None = None
@@ -129,7 +131,7 @@ def plan_phase(common: RunsOfPhases, ask: PhaseAsk) -> PlannedRun:
         request = replace(
             request,
             flags={**common.flags, **free_flags, **trials},
-            selection=Selection(splits=(ask.part,), runners=(common.runner,)),
+            selection=_selection(common, ask),
             skill=_skill_of(common, ask),
             arms=tuple(ask.versions),
             until=ask.until,
@@ -140,6 +142,12 @@ def plan_phase(common: RunsOfPhases, ask: PhaseAsk) -> PlannedRun:
     )
     # What is to say of the cases and rounds was said before the run of runs began.
     return replace(check_run(planned_run), notices=())
+
+
+def _selection(common: RunsOfPhases, ask: PhaseAsk) -> Selection:
+    """Return what is run; cases by their ids, since one may look like a pattern that selects others."""
+    named = frozenset((case, common.runner, version) for case in ask.cases for version in ask.versions)
+    return Selection(splits=(ask.part,), runners=(common.runner,), only=named or None)
 
 
 def _skill_of(common: RunsOfPhases, ask: PhaseAsk) -> Path | None:

@@ -17,6 +17,7 @@ from whet.improve.money import (
     BASELINE_TRIALS,
     GENERATING_SHARE,
     SEALED_TRIALS,
+    SEARCH_SHARE,
     TrialCounts,
     most_finalists,
     round_money,
@@ -25,6 +26,7 @@ from whet.improve.propose.propose import propose
 from whet.improve.propose.task import PracticeRun, ProposalTask
 from whet.improve.propose.versions import copy_skill
 from whet.improve.runs import PhaseAsk, PhaseRun, RunsOfPhases, run_phase
+from whet.improve.search.candidate import CandidateSearch, find_candidate
 from whet.model.comparison import RunSamples, Sampled
 from whet.model.suite import Suite
 from whet.reading.text import money
@@ -117,9 +119,20 @@ class RunsWorkbench(Struct, kw_only=True):
             earlier=tuple(record for record in self.rounds() if record.number < round_number),
             money_left_usd=None if round_usd is None else GENERATING_SHARE * round_usd,
         )
-        candidates = propose(task)
+        candidates = [self._find(task, round_usd)] if self.options.engine == "gepa" else propose(task)
         self.spending.cost_usd += sum(candidate.cost_usd or 0.0 for candidate in candidates)
         return candidates
+
+    def _find(self, task: ProposalTask, round_usd: float | None) -> CandidateRecord:
+        """Let an engine look for the candidate of a round."""
+        search = CandidateSearch(
+            task=task,
+            run=lambda ask: self._run(replace(ask, max_cost_usd=self._left_in_phase())),
+            trials=self.counts.search,
+            most_usd=None if round_usd is None else SEARCH_SHARE * round_usd,
+            spent_usd=lambda: self.spending.cost_usd,
+        )
+        return find_candidate(search)
 
     def _evidence(self, round_number: int) -> Iterator[PracticeRun]:
         """Yield the runs that show what the version does that the round starts from."""
@@ -145,20 +158,17 @@ class RunsWorkbench(Struct, kw_only=True):
     def most_kept(self, round_number: int, candidates: int) -> int:
         """Return how many of *candidates* there is the money for in the second leg."""
         per_trial = self.spending.cost_usd / self.spending.trials if self.spending.trials else None
-        left = self._left()
-        after_first_leg = None if left is None else left - self.spending.cost_usd
-        round_usd = round_money(after_first_leg, self.options.rounds - round_number + 1)
+        round_usd = round_money(self._left_in_phase(), self.options.rounds - round_number + 1)
         return most_finalists(self.counts, candidates, per_trial, round_usd)
 
     def race(self, round_number: int, leg: int, versions: Sequence[str], trials: int) -> Mapping[str, PracticeScore]:
         """Run a leg of the race; return the scores over all legs."""
-        left = self._left()
         ask = PhaseAsk(
             name=self._name(round_number, f"race-{leg}"),
             part="practice",
             versions=self._places(round_number, versions),
             trials=trials,
-            max_cost_usd=None if left is None else left - self.spending.cost_usd,
+            max_cost_usd=self._left_in_phase(),
         )
         run = self._run(ask)
         legs = [run.samples]
@@ -243,6 +253,11 @@ class RunsWorkbench(Struct, kw_only=True):
         """Return what the money of earlier phases leaves."""
         most = self.options.max_cost_usd
         return None if most is None else most - self.spent_usd()
+
+    def _left_in_phase(self) -> float | None:
+        """Return what the money of earlier phases leaves, and of what the phase under way has taken."""
+        left = self._left()
+        return None if left is None else left - self.spending.cost_usd
 
     def _run(self, ask: PhaseAsk, *, needs_all: bool = True) -> PhaseRun:
         """Carry out the run of a phase; raises `EndedEarly` if it did not come to its end."""

@@ -24,7 +24,7 @@ from whet.workspace.changes import ARCHIVE_FILE, LIST_FILE, RecordedChanges
 from whet.workspace.copy import clear, remove_tree
 
 _INSIDE = f"{SKILL_FOLDER}/"
-_LONGEST_CHANGES, _LONGEST_DIFF = 4_000, 200_000
+_LONGEST_CHANGES, LONGEST_DIFF = 4_000, 200_000
 _LARGEST_KEPT = 8 * 1024 * 1024
 _MOST_NAMED = 5
 # What Python leaves beside a script that the proposer has tried.
@@ -138,7 +138,7 @@ def take_version(task: ProposalTask, record: CandidateRecord, session: Path) -> 
         digest=version_digest(place),
         fate="refused" if findings else "proposed",
         lint=findings,
-        diff=middle(version_diff(start, place), _LONGEST_DIFF),
+        diff=middle(version_diff(start, place), LONGEST_DIFF),
         token_growth=token_growth(start, place),
     )
 

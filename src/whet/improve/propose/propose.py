@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from whet.errors import UsageError
 from whet.improve.lint.version import token_growth
-from whet.improve.propose.collect import collect_candidates
+from whet.improve.propose.collect import LONGEST_DIFF, collect_candidates
 from whet.improve.propose.evidence import tell_practice
 from whet.improve.propose.folder import write_folders
 from whet.improve.propose.session_run import folders_of, make_readable, run_proposer
@@ -19,8 +19,6 @@ from whet.reading.text import middle
 from whet.record.improve.document import CandidateRecord
 from whet.workspace.copy import remove_tree
 from whet.workspace.make import MANIFEST
-
-_LONGEST_DIFF = 200_000
 
 
 def propose(task: ProposalTask) -> Sequence[CandidateRecord]:
@@ -67,7 +65,7 @@ def _bring(task: ProposalTask, candidate: str, folder: Path, start: Path) -> Can
         id=candidate,
         digest=version_digest(place),
         fate="proposed",
-        diff=middle(version_diff(start, place), _LONGEST_DIFF),
+        diff=middle(version_diff(start, place), LONGEST_DIFF),
         token_growth=token_growth(start, place),
         changes=f"from {folder}",
     )
