@@ -1,7 +1,8 @@
 """Leaks: text of a case, of its answer or of its rubric that stands in a file of the skill, and names of cases.
 
 An agent that has read the answer passes without being able to do the task. What counts are 8 words in a row, in lower
-case and without punctuation, and what a check looks for; what a fixture of the case says too is no leak.
+case and without punctuation, and in a new version of a skill what a check looks for; what a fixture of the case says
+too is no leak.
 """
 
 from __future__ import annotations
@@ -70,9 +71,11 @@ def find_leaks(
 ) -> tuple[Leak, ...]:
     """Return what stands of the cases of *suite* in the files of *skill* that agents are given; not *own_names*.
 
-    Of text, *gram* words in a row count. What an *earlier* version of the skill says too is left out.
+    Of text, *gram* words in a row count. Of a skill that was made of an *earlier* one, what that says too is left out,
+    and what checks look for and names of files count as well: a skill teaches such words, and a version that adds them
+    when it has seen the cases does not.
     """
-    search = _LeakSearch(suite.cases, {skill.name, *own_names}, gram)
+    search = _LeakSearch(suite.cases, {skill.name, *own_names}, gram, strictly=earlier is not None)
     for _, text in _texts_of_skill(suite, earlier) if earlier is not None else ():
         search.leave_out(text)
     leaks: list[Leak] = []
@@ -107,12 +110,13 @@ def _is_of_suite(path: Path, suite: Suite, skill: Path) -> bool:
 class _LeakSearch:
     """What to look for, of all cases."""
 
-    def __init__(self, cases: Iterable[Case], own_names: set[str], gram: int) -> None:
+    def __init__(self, cases: Iterable[Case], own_names: set[str], gram: int, *, strictly: bool) -> None:
         self._cases = {case.id: case for case in cases}
         self._gram = gram
         self._places = self._places_of_grams()
-        self._literals = literals_of(self._cases.values())
-        self._names = names_of(self._cases.values(), own_names)
+        self._literals = literals_of(self._cases.values()) if strictly else {}
+        names = names_of(self._cases.values(), own_names)
+        self._names = {name: origin for name, origin in names.items() if strictly or origin[0] == "name"}
 
     def _places_of_grams(self) -> dict[int, _Origin]:
         """Return the words in a row of all cases by their hash, with where they are from."""
