@@ -68,7 +68,7 @@ task = ProposalTask(
     money_left_usd=spec["money_left_usd"],
 )
 try:
-    records = list(propose(task))
+    records = list(propose(task).candidates)
     for number, record in enumerate(records):
         if spec["lint"] and record.fate == "proposed":
             findings = lint_candidate(task.skill, task.skill_of(record.id), suite, task.options)

@@ -267,3 +267,20 @@ def test_versions_of_people_are_taken_without_what_belongs_to_suites(workshop: W
     ]
     assert not (proposed.skill("r1c1") / "evals").exists()
     assert "Begin with Dear." in proposed.records[0].diff
+
+
+def test_a_proposer_whose_model_cannot_be_asked_alone_is_refused_before_anything_is_spent(workshop: Workshop) -> None:
+    workshop.settle("print('Nothing.')")
+    settings = (workshop.project.root / "whet.toml").read_text()
+    workshop.project.settings(settings + '[runners.subscribed.agent]\ntype = "claude-code"\n')
+
+    done = workshop.project.whet(
+        *("improve", "greet", "--runner", "agent", "--proposer", "subscribed", "--max-cost", "1", "--yes"),
+        *("--suite", "greet/evals/evals.json"),
+    )
+
+    assert done.code == 2, done.stdout
+    assert "runners.subscribed cannot write candidates" in done.stderr
+    assert "there is no key in ANTHROPIC_API_KEY" in done.stderr
+    assert "--candidate DIR" in done.stderr
+    assert not workshop.project.output_dir.exists()

@@ -184,6 +184,7 @@ def test_a_run_that_was_killed_is_not_said_to_run(browser: Browser, tmp_path: Pa
 
         expect(page.get_by_role("heading", level=1)).to_contain_text("not ended")
         expect(page.get_by_role("region", name="Outcome")).to_contain_text("killed in race of round 1")
+        expect(page.get_by_label("Command")).to_have_text(f"whet improve --resume {killed.id}")
 
 
 def test_a_record_that_cannot_be_read_says_so_and_hides_no_other(browser: Browser, tmp_path: Path) -> None:

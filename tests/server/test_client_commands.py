@@ -292,7 +292,9 @@ def test_what_an_improve_run_proposes_is_listed_and_made_a_draft(
 ) -> None:
     suite_id = _suites(server, key_file, "push", str(_write(tmp_path / "a.json"))).split()[0]
     seed_improve_run(server, organisation, suite_id)
-    (proposal,) = json.loads(_suites(server, key_file, "proposals", "--json"))["proposals"]
+    document = json.loads(_suites(server, key_file, "proposals", "--json"))
+    jsonschema.validate(document, json.loads(server.plain("schema", "service-proposals")))
+    (proposal,) = document["proposals"]
 
     listed = _suites(server, key_file, "proposals", "--status", "pending")
     applied = _suites(server, key_file, "apply", proposal["id"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import jsonschema
 import pytest
 from improve_service import (
     IMPROVE,
@@ -111,6 +112,22 @@ def start(client: httpx2.Client, suite_id: str, **more: Any) -> str:
     return start_improve_run(client, suite_id, skill, proposer="writer", **more)
 
 
+def improve_by_command(hotel: Server, organisation: str, suite_id: str, folder: Path) -> dict[str, Any]:
+    """What `whet suites improve` prints as JSON, which is as its schema says."""
+    (folder / "key").write_text(hotel.key(organisation))
+    (folder / "greet").mkdir()
+    (folder / "greet" / "SKILL.md").write_text(SKILL)
+    ended = hotel.ended(
+        *("suites", "improve", suite_id, "--skill", str(folder / "greet"), "--runner", "sh", "--proposer", "writer"),
+        *("--max-cost", "5", "--candidates", "2", "--json", "--server", hotel.url, "--key-file", str(folder / "key")),
+    )
+    run: dict[str, Any] = json.loads(ended.stdout)
+    jsonschema.validate(run, json.loads(hotel.plain("schema", "service-improve-run")))
+    assert ended.returncode == {"succeeded": 0, "no_winner": 0, "undecided": 5}[run["status"]], ended.stderr
+    assert "candidate " in ended.stderr
+    return run
+
+
 def told(client: httpx2.Client, run_id: str) -> list[dict[str, Any]]:
     """Each event of an improve run until its end."""
     with client.stream("GET", f"{IMPROVE}/{run_id}/events") as stream:
@@ -118,7 +135,7 @@ def told(client: httpx2.Client, run_id: str) -> list[dict[str, Any]]:
 
 
 def test_a_skill_is_improved_and_the_next_improve_run_shares_its_split(
-    hotel: Server, organisation: str, outside: Path
+    hotel: Server, organisation: str, outside: Path, tmp_path: Path
 ) -> None:
     (outside / "open").touch()
     hotel.start()
@@ -131,8 +148,8 @@ def test_a_skill_is_improved_and_the_next_improve_run_shares_its_split(
         files = [file["path"] for file in client.get(f"{IMPROVE}/{run_id}/artifacts").json()["artifacts"]]
         lock = client.get(f"{IMPROVE}/{run_id}/artifacts/split.lock.json").json()
         client.patch(f"{SUITES}/{suite_id}", json={"name": "renamed"})
-        again = start(client, suite_id)
-        second = wait_for_improve_run(client, again)
+        second = improve_by_command(hotel, organisation, suite_id, tmp_path)
+        again = second["id"]
         second_lock = client.get(f"{IMPROVE}/{again}/artifacts/split.lock.json").json()
         results = client.get(f"{IMPROVE}/{again}/results").json()
         log = client.get(f"{IMPROVE}/{run_id}/artifacts/whet.log").text

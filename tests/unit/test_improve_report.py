@@ -162,7 +162,10 @@ def test_a_run_that_has_not_ended_is_under_way_or_was_killed(tmp_path, phase, wo
     os.close(descriptor)
 
     assert is_running.startswith(f"release-notes: {words} under way")
-    assert _ending(document, tmp_path).startswith(f"release-notes: killed in {words}, and can be resumed")
+    killed = _ending(document, tmp_path)
+    assert killed.startswith(f"release-notes: killed in {words}, and can be resumed")
+    assert f"next         whet improve --resume {document.id}\n" in killed
+    assert "--resume" not in is_running
 
 
 def test_the_report_has_each_candidate_with_its_score_its_diff_and_why_it_was_refused():

@@ -18,7 +18,7 @@ from whet.decide.improve.spending import error_of_step
 from whet.errors import StoreError, UsageError
 from whet.improve.apply import refuse_unclean
 from whet.improve.money import GENERATING_SHARE, TrialCounts
-from whet.improve.propose.session_run import refuse_without_boundary
+from whet.improve.propose.session_run import refuse_unfit_proposer, refuse_without_boundary
 from whet.improve.ready import (
     PartsOfSuite,
     parts_of_suite,
@@ -96,7 +96,8 @@ def plan_improvement(request: ImproveRequest) -> ImprovePlan:
     if not request.own_candidates:
         # Said now, and not after the baseline is paid.
         refuse_without_boundary(settings)
-        choose_runner(settings, suite, request.proposer or runner.id)
+        proposer = choose_runner(settings, suite, request.proposer or runner.id)
+        refuse_unfit_proposer(proposer, played=settings.plays_all)
     _, _, lock = draw_parts(suite)
     suite = load_suite(request.suite)
     parts = parts_of_suite(suite)

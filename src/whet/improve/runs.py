@@ -75,8 +75,11 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
 
 def run_phase(common: RunsOfPhases, ask: PhaseAsk) -> PhaseRun:
     """Carry out the run that *ask* describes, or what is missing of it, and return what its record says."""
-    planned_run = plan_phase(common, ask)
-    reporter = common.listen(ask.name)
+    return carry_out(plan_phase(common, ask), common.listen(ask.name))
+
+
+def carry_out(planned_run: PlannedRun, reporter: Reporter | None) -> PhaseRun:
+    """Carry out a run, which is one of several in this process; *reporter* sees its events."""
     reporters = [] if reporter is None else [("progress", reporter)]
     kind = replace(agent_run_kind(planned_run), run_trial=run_trial_past_errors)
 

@@ -118,10 +118,17 @@ class RunsWorkbench(Struct, kw_only=True):
             place=self.folder.path / "proposals" / str(round_number),
             earlier=tuple(record for record in self.rounds() if record.number < round_number),
             money_left_usd=None if round_usd is None else GENERATING_SHARE * round_usd,
+            reporter=self.common.listen(self._name(round_number, "proposals")),
         )
-        candidates = [self._find(task, round_usd)] if self.options.engine == "gepa" else propose(task)
-        self.spending.cost_usd += sum(candidate.cost_usd or 0.0 for candidate in candidates)
-        return candidates
+        if self.options.engine == "gepa":
+            candidate = self._find(task, round_usd)
+            self.spending.cost_usd += candidate.cost_usd or 0.0
+            return (candidate,)
+        proposed_round = propose(task)
+        self.spending.cost_usd += proposed_round.cost_usd
+        self.spending.trials += proposed_round.trials
+        self.spending.run = None if proposed_round.run is None else self.folder.place_of(proposed_round.run)
+        return proposed_round.candidates
 
     def _find(self, task: ProposalTask, round_usd: float | None) -> CandidateRecord:
         """Let an engine look for the candidate of a round."""

@@ -218,6 +218,51 @@ class ServiceRunDocument(Struct, frozen=True, kw_only=True, tag_field="schema", 
     error: str | None
 
 
+class ServiceProposal(Struct, frozen=True, kw_only=True):
+    """What an improve run of a service proposes; rates and differences are from 0 to 1."""
+
+    id: str
+    improve_run_id: str
+    status: Literal["pending", "approved", "rejected", "applied"]
+    skill_name: str
+    proposal_type: Literal["description", "body", "package"]
+    candidate_id: str
+    current_value: str
+    proposed_value: str
+    reason: str
+    difference: float
+    low: float
+    high: float
+    pass_rate_before: float
+    projected_pass_rate: float
+    # The digest that it was applied as.
+    skill: str | None
+
+
+class ServiceProposalsDocument(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/service-proposals/1"):
+    """What `whet suites proposals --json` prints."""
+
+    proposals: tuple[ServiceProposal, ...]
+
+
+class ServiceImproveRunDocument(
+    Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/service-improve-run/1"
+):
+    """What `whet suites improve --json` prints: the improve run as the service shows it, which may say more."""
+
+    id: str
+    eval_suite_id: str
+    suite_version: int
+    status: Literal[
+        "queued", "running", "succeeded", "no_winner", "undecided", "failed_transient", "failed_terminal", "cancelled"
+    ]
+    phase: str | None
+    proposal_id: str | None
+    proposal: ServiceProposal | None
+    summary: dict[str, Any] | None
+    error: str | None
+
+
 # The class of each document, which is imported when its schema is asked for. The name is the one in its field
 # `schema`, whet/NAME/1, except of a history, which is a document of the pages.
 DOCUMENTS: Mapping[str, tuple[str, str]] = {
@@ -248,6 +293,8 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "removal": ("whet.record.removal", "Removal"),
     "runs": ("whet.record.listing", "RunListing"),
     "search": ("whet.view.search", "SearchDocument"),
+    "service-improve-run": (__name__, "ServiceImproveRunDocument"),
+    "service-proposals": (__name__, "ServiceProposalsDocument"),
     "service-run": (__name__, "ServiceRunDocument"),
     "service-suites": (__name__, "ServiceSuitesDocument"),
     "skill-changes": ("whet.callable.report_files", "SkillChangesDocument"),
@@ -261,7 +308,7 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
 
 
 # What a service says of them depends on its version.
-_OPEN = ("ServiceRunDocument", "ServiceSuite")
+_OPEN = ("ServiceImproveRunDocument", "ServiceProposal", "ServiceRunDocument", "ServiceSuite")
 
 
 def document_schema(name: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from whet.improve.propose.collect import LONGEST_DIFF, collect_candidates
 from whet.improve.propose.evidence import tell_practice
 from whet.improve.propose.folder import write_folders
 from whet.improve.propose.session_run import folders_of, make_readable, run_proposer
-from whet.improve.propose.task import ProposalTask
+from whet.improve.propose.task import ProposalTask, ProposedRound
 from whet.improve.propose.versions import copy_skill, version_diff, version_digest
 from whet.reading.text import middle
 from whet.record.improve.document import CandidateRecord
@@ -21,21 +20,27 @@ from whet.workspace.copy import remove_tree
 from whet.workspace.make import MANIFEST
 
 
-def propose(task: ProposalTask) -> Sequence[CandidateRecord]:
+def propose(task: ProposalTask) -> ProposedRound:
     """Make the candidates of *task*; what was made before a kill is not made again.
 
     They are not linted yet; those whose files cannot be taken are refused all the same. Raises `EndedEarly` if the
     proposer cannot work, the money is spent, or somebody interrupts.
     """
     if task.options.own_candidates:
-        return bring_candidates(task)
+        return ProposedRound(candidates=bring_candidates(task))
     task.place.mkdir(parents=True, exist_ok=True)
     write_folders(task, tell_practice(task), folders_of(task))
     make_readable(folders_of(task))
-    return collect_candidates(task, run_proposer(task))
+    run = run_proposer(task)
+    return ProposedRound(
+        candidates=collect_candidates(task, run),
+        cost_usd=run.cost_usd or 0.0,
+        trials=len(run.results),
+        run=run.folder,
+    )
 
 
-def bring_candidates(task: ProposalTask) -> Sequence[CandidateRecord]:
+def bring_candidates(task: ProposalTask) -> tuple[CandidateRecord, ...]:
     """Take the versions that people wrote; one without a change is a dud, and of two that are equal one is raced."""
     records: list[CandidateRecord] = []
     start = task.place / "start"
@@ -51,7 +56,7 @@ def bring_candidates(task: ProposalTask) -> Sequence[CandidateRecord]:
         elif other != candidate:
             record = replace(record, fate="same", reason=f"the same as {other}")
         records.append(record)
-    return records
+    return tuple(records)
 
 
 def _bring(task: ProposalTask, candidate: str, folder: Path, start: Path) -> CandidateRecord:

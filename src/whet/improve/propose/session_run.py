@@ -14,21 +14,22 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from whet import exit_codes, plugins
+from whet import plugins
 from whet.errors import UsageError
-from whet.gateway.routes import network_of, provider_of
+from whet.gateway.routes import find_unrouted, network_of, provider_of
 from whet.improve.contract import EndedEarly
 from whet.improve.propose.rules import prompt_text
 from whet.improve.propose.task import ProposalTask
+from whet.improve.runs import carry_out
 from whet.model import codec
 from whet.model.request import RunRequest, Selection, Settings
 from whet.model.run import Runner, TrialResult
 from whet.model.suite import Suite, WorkspaceSpec
-from whet.plan.load import RunInputs, check_run, earlier_run, plan_run
+from whet.plan.load import PlannedRun, RunInputs, check_run, earlier_run, plan_run
 from whet.plan.settings.load import load_settings, with_found_agent
-from whet.record.folder import RESULTS_FILE, write_atomically
+from whet.record.folder import write_atomically
 from whet.record.read.run import read_trials, run_folders
-from whet.run.flow import agent_run_kind, perform, start_early
+from whet.run.flow import start_early
 from whet.sandbox.contract import choose_sandbox, require_sandbox
 from whet.suites.format import load_suite
 from whet.suites.split.lock import find_lock
@@ -44,6 +45,8 @@ class ProposalRun(Struct, frozen=True, kw_only=True):
 
     folder: Path
     results: Mapping[str, TrialResult]
+    # All that it has cost, also for sessions that a signal ended.
+    cost_usd: float | None
 
 
 def folders_of(task: ProposalTask) -> Path:
@@ -64,21 +67,17 @@ def run_proposer(task: ProposalTask) -> ProposalRun:
     if earlier is not None and _all_errored(earlier):
         # Nothing came of it, so a resumed run would have nothing to do.
         earlier = None
-    if earlier is None or not (earlier / RESULTS_FILE).exists() or _results(earlier).keys() != set(task.ids):
-        code = _carry_out(task, suite_file, earlier)
-        if code == exit_codes.INTERRUPTED:
-            raise EndedEarly("interrupted", "interrupted while candidates were made")
-        earlier = run_of(task)
-    assert earlier is not None
-    run = ProposalRun(folder=earlier, results=_results(earlier))
-    if run.results and _all_errored(earlier):
-        first = next(iter(run.results.values()))
-        why = first.failure.message if first.failure is not None else "it ended with an error"
-        raise EndedEarly("failed", f"the proposer made no candidate: {why}", hint=f"its record is {earlier}")
+    phase = carry_out(_plan(task, suite_file, earlier), task.reporter)
+    if phase.is_interrupted:
+        raise EndedEarly("interrupted", "interrupted while candidates were made: what has ended is kept")
+    run = ProposalRun(folder=phase.run_dir, results=_results(phase.run_dir), cost_usd=phase.cost_usd)
     if not run.results:
         raise EndedEarly(
             "undecided", "the money was spent before a candidate was made", hint="go on with a larger --max-cost"
         )
+    if _all_errored(run.folder):
+        why = phase.errors[0] if phase.errors else "it ended with an error"
+        raise EndedEarly("failed", f"the proposer made no candidate: {why}", hint=f"its record is {run.folder}")
     return run
 
 
@@ -109,8 +108,8 @@ def _write_suite(task: ProposalTask) -> Path:
     return path
 
 
-def _carry_out(task: ProposalTask, suite_file: Path, earlier: Path | None) -> int:
-    """Run what is left of the suite, and return the exit code."""
+def _plan(task: ProposalTask, suite_file: Path, earlier: Path | None) -> PlannedRun:
+    """Plan what is left of the run."""
     flags = {**task.flags, "trials": 1, "retries": _RETRIES, "output_dir": task.place / _RUNS}
     if task.money_left_usd is not None:
         flags["max_cost_usd"] = task.money_left_usd
@@ -138,8 +137,8 @@ def _carry_out(task: ProposalTask, suite_file: Path, earlier: Path | None) -> in
     start_early(settings)
     refuse_without_boundary(settings)
     inputs = RunInputs(request=request, settings=settings, earlier=earlier_asked)
-    planned_run = check_run(plan_run(inputs, suite))
-    return perform(planned_run, agent_run_kind(planned_run))
+    # What is to say of this suite concerns nobody: whet wrote it.
+    return replace(check_run(plan_run(inputs, suite)), notices=())
 
 
 def _suite(task: ProposalTask, suite_file: Path) -> Suite:
@@ -179,6 +178,17 @@ def _closed(settings: Settings, wanted: tuple[str, ...]) -> Settings:
         vary=(),
         keep_services=False,
     )
+
+
+def refuse_unfit_proposer(runner: Runner, *, played: bool) -> None:
+    """Refuse a runner that cannot work as a proposer, before anything is spent; played answers need no key."""
+    closed_runner = _closed_runner(runner)
+    for _, why in find_unrouted([closed_runner], os.environ, played=played):
+        raise UsageError(
+            f"runners.{runner.id} cannot write candidates: a proposer reaches its model and nothing else, "
+            f"through the gateway, and {why}",
+            hint="set the key, name another runner with --proposer, or write versions yourself: --candidate DIR",
+        )
 
 
 def _closed_runner(runner: Runner) -> Runner:

@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from whet.model.suite import Case, Suite
-from whet.record.improve.document import CURRENT, ImproveOptions, RoundRecord
+from whet.record.improve.document import CURRENT, CandidateRecord, ImproveOptions, RoundRecord
+from whet.report.contract import Reporter
 
 SKILL_FOLDER, SESSION_FOLDER = "skill", "session"
 
@@ -19,6 +20,16 @@ class PracticeRun(Struct, frozen=True, kw_only=True):
 
     folder: Path
     arm: str = CURRENT
+
+
+class ProposedRound(Struct, frozen=True, kw_only=True):
+    """The candidates of a round, and what they took: nothing, if people brought them."""
+
+    candidates: tuple[CandidateRecord, ...]
+    cost_usd: float = 0.0
+    trials: int = 0
+    # The run of the proposer.
+    run: Path | None = None
 
 
 class ProposalTask(Struct, frozen=True, kw_only=True):
@@ -48,6 +59,8 @@ class ProposalTask(Struct, frozen=True, kw_only=True):
     earlier: tuple[RoundRecord, ...] = ()
     # The most that the run of the proposer may cost, with what it has cost already.
     money_left_usd: float | None = None
+    # What sees the events of that run.
+    reporter: Reporter | None = None
 
     @property
     def practice_cases(self) -> tuple[Case, ...]:

@@ -84,13 +84,14 @@ class CandidateSearch(Struct, kw_only=True):
             money_left_usd=None if self.most_usd is None else self.most_usd - self._total_usd,
         )
         try:
-            [record] = propose(task)
+            proposed_round = propose(task)
         except EndedEarly as end:
             if end.outcome != "undecided":
                 raise
             self.is_out = True
             return None
-        self.proposed_usd += record.cost_usd or 0.0
+        [record] = proposed_round.candidates
+        self.proposed_usd += proposed_round.cost_usd
         version = task.skill_of(record.id)
         self.records.append((version, record, task.session_of(record.id)))
         if record.fate != "proposed" or lint_candidate(self.task.skill, version, task.suite, task.options):

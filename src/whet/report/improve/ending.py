@@ -41,8 +41,11 @@ def ending_lines(document: ImproveDocument, folder: Path, cwd: Path, screen: Scr
     files = [folder / name for name in (PATCH, REPORT_HTML) if (folder / name).exists()]
     for label, path in zip(("files", ""), files, strict=False):
         yield labeled_line(label, unbroken(path_for_people(path, cwd)))
-    if document.hint:
-        yield labeled_line("next", one_line(document.hint, 1000))
+    hint = document.hint
+    if document.outcome is None and not is_running:
+        hint = f"whet improve --resume {document.id}"
+    if hint:
+        yield labeled_line("next", one_line(hint, 1000))
 
 
 def _decision_lines(document: ImproveDocument) -> Iterator[str]:

@@ -74,12 +74,14 @@ function partsOf(page, opening, acts) {
 /** What came of it, why, and what to do next. */
 function outcomePart({ shown, record }) {
   const manner = improveVerdict(shown)[2];
+  const killed = !shown.outcome && !shown.running && kind === "view";
+  const hint = killed ? `whet improve --resume ${shown.id}` : record.hint;
   return el(
     "section",
     { class: `card outcome is-${manner}`, "aria-label": "Outcome" },
     el("h2", null, said(shown.headline)),
-    record.reason ? el("p", null, said(sentence(record.reason))) : null,
-    record.hint ? [el("p", { class: "small-title" }, "What to do next"), hintPart(record.hint)] : null,
+    record.reason ? el("p", null, said(record.reason)) : null,
+    hint ? [el("p", { class: "small-title" }, "What to do next"), hintPart(hint)] : null,
   );
 }
 
