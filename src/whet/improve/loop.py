@@ -22,6 +22,7 @@ from whet.record.improve.document import (
     CandidateRecord,
     ConfirmRecord,
     Fate,
+    ImproveGoal,
     ImproveOptions,
     Outcome,
     Phase,
@@ -87,7 +88,7 @@ def improve_in_rounds(
             break
     if options.propose_only:
         return _proposed(done_rounds)
-    end = _end(done_rounds)
+    end = _end(done_rounds, options.goal)
     if end.outcome == "succeeded":
         record.begin("sealed")
         sealed = sealed or bench.seal()
@@ -244,14 +245,15 @@ def _proposed(rounds: Sequence[RoundRecord]) -> LoopEnd:
     return LoopEnd(outcome="proposed", reason=reason, rounds=tuple(rounds))
 
 
-def _end(rounds: Sequence[RoundRecord]) -> LoopEnd:
+def _end(rounds: Sequence[RoundRecord], goal: ImproveGoal) -> LoopEnd:
     """Return what came of *rounds*: a version that holds up, none, or one that is neither confirmed nor refuted."""
     accepted_rounds = [record for record in rounds if record.accepted is not None]
     if accepted_rounds:
         last = accepted_rounds[-1]
+        gain = "better" if goal == "better" else "cheaper and not worse"
         return LoopEnd(
             outcome="succeeded",
-            reason=f"candidate {last.accepted} is better on cases that nobody optimised against",
+            reason=f"candidate {last.accepted} is {gain} on cases that nobody optimised against",
             rounds=tuple(rounds),
         )
     for record in reversed(rounds):
