@@ -27,8 +27,9 @@ from whet.reading.toml import find_project
 from whet.reading.yaml import read_document
 from whet.suites.conversation import SATISFIED, USER, WrittenTurn, conversation_prompts, read_user
 from whet.suites.document_formats import document_format
-from whet.suites.format import held_out, note_shared_ids, read_check_files, read_pairwise, read_script, read_solution
+from whet.suites.format import held_out, note_shared_ids, read_check_files, read_script, read_solution
 from whet.suites.nearest import why_unknown
+from whet.suites.pairwise import read_pairwise
 from whet.suites.split.fields import PART_FIELDS, read_source, read_split
 
 TOP = ("name", "description", "model", "defaults", "protect", "check_files", "cases", "$schema", "version")
@@ -204,7 +205,7 @@ def _case(fields: Fields, defaults: Defaults, project: Path) -> Case:
         protect=tuple(dict.fromkeys((*defaults.protect, *fields.texts("protect", reason=glob_problem)))),
         bootstrap=BootstrapSpec(command="/bin/sh", args=("-c", setup), env=env) if setup else None,
         solution=read_solution(fields),
-        pairwise=read_pairwise(fields),
+        pairwise=read_pairwise(fields, Path(fields.findings.file).parent),
         check_files=tuple(
             dict.fromkeys((*defaults.check_files, *read_check_files(fields, Path(fields.findings.file))))
         ),

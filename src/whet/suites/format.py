@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from whet import plugins
 from whet.errors import Problem, SuiteError
 from whet.model.run import folder_name
-from whet.model.suite import AS_WRITTEN, Case, Pairwise, Solution, Suite, SuiteReading
+from whet.model.suite import AS_WRITTEN, Case, Solution, Suite, SuiteReading
 from whet.reading.documents import DocumentError
 from whet.reading.fields import Fields
 from whet.reading.paths import nearest_beside
@@ -50,7 +52,14 @@ def load_suite(path: Path, reading: SuiteReading = AS_WRITTEN) -> Suite:
 
     The suite is read with the values in *reading*.
     """
-    return with_parts(lower_suite(path, reading))
+    return with_parts(_without_references(lower_suite(path, reading)))
+
+
+def _without_references(suite: Suite) -> Suite:
+    """Return *suite* with the stored answers held out that those of agents are compared with."""
+    references = (case.pairwise.reference_file for case in suite.cases if case.pairwise is not None)
+    files = dict.fromkeys((*suite.held_out, *(file for file in references if file is not None)))
+    return replace(suite, held_out=tuple(files))
 
 
 def lower_suite(path: Path, reading: SuiteReading = AS_WRITTEN) -> Suite:
@@ -149,15 +158,6 @@ def read_solution(fields: Fields) -> Solution | None:
     return Solution(run=read_script(table, "run"))
 
 
-def read_pairwise(fields: Fields) -> Pairwise | None:
-    """Read whether a judge is to be asked which arm answers better, and how."""
-    if fields.given("pairwise") is None:
-        return None
-    table = fields.table("pairwise")
-    table.refuse_unknown(("question",))
-    return Pairwise(question=table.text("question"))
-
-
 def read_check_files(fields: Fields, suite: Path) -> tuple[Path, ...]:
     """Read the files and folders that commands of checks may read; relative paths start at the folder of *suite*."""
     paths = []
@@ -193,7 +193,11 @@ def _answers(suite: Path) -> Iterator[Path]:
 
 def held_out(path: Path, cases: Iterable[Case]) -> tuple[Path, ...]:
     """Return the suite itself if it holds a solution: then no agent may see it."""
-    return (path,) if any(case.solution for case in cases) else ()
+    return (path,) if any(case.solution or _has_reference(case) for case in cases) else ()
+
+
+def _has_reference(case: Case) -> bool:
+    return case.pairwise is not None and case.pairwise.reference is not None and case.pairwise.reference_file is None
 
 
 def note_shared_ids(ids: Iterable[tuple[Fields, str, str]]) -> None:

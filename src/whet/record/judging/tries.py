@@ -20,6 +20,8 @@ from whet.reading.files import read_file
 from whet.record.folder import PRIVATE, write_atomically, writing
 
 FOLDER = "judge"
+# What stored answers are called in the place of a baseline.
+REFERENCE = "reference"
 _ENDING = ".json"
 # A page shows a run that may be anybody's.
 _LARGEST = 16 * 1024 * 1024
@@ -70,6 +72,7 @@ class JudgePairs(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whe
     whet_version: str
     seed: str
     judge: Mapping[str, Any] = field(default_factory=dict)
+    judge_id: str = ""
     # None if it is what the cases say, or else the usual one.
     question: str | None = None
     planned: int
@@ -113,6 +116,12 @@ def read_tries(run_dir: Path) -> Iterator[JudgeTry]:
 def read_pairs(run_dir: Path) -> Iterator[JudgePairs]:
     """Yield what a judge said of pairs of a run, the newest first."""
     return _read(run_dir, JudgePairs)
+
+
+def pairs_at(run_dir: Path, looks: int) -> tuple[PairFigures, ...]:
+    """Return what a judge said last of the pairs of a run, unless that was at another look than this one."""
+    newest = next(read_pairs(run_dir), None)
+    return tuple(figures for figures in newest.figures if figures.looks == looks) if newest else ()
 
 
 def _read(run_dir: Path, kind: type[Finding]) -> Iterator[Finding]:

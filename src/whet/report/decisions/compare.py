@@ -39,6 +39,7 @@ from whet.model.suite import Part
 from whet.reading.text import count, path_for_people
 from whet.record.baselines import baseline_path, read_baseline, save_baseline
 from whet.record.batches import RecordedBatch, find_runs, read_recorded
+from whet.record.judging.pairs import with_pairs_of_run
 from whet.record.read.past_runs import runs_before
 from whet.record.read.run import RecordedRun
 from whet.report.decisions.between_runs import RunComparison, arm_in, compare_across, of_parts, some_of
@@ -47,7 +48,7 @@ from whet.report.decisions.outcome import HARDLY, GateOutcome
 from whet.report.decisions.words import rate_words, score_words, sentence
 from whet.report.judging.checked import checked_by_people
 from whet.report.judging.gates import counted_instead, gate_agreement
-from whet.report.judging.pairs import gate_pairs, with_pairs
+from whet.report.judging.pairs import NOT_ASKED, gate_all_pairs, gate_references
 from whet.report.judging.words import judge_line
 
 _RUN_AND_ARMS, _TWO = 3, 2
@@ -167,7 +168,7 @@ def with_labels(compared: RunComparison) -> RunComparison:
     if before is None or after is None:
         return compared
     checked = checked_by_people(
-        compared.comparisons if compared.run is None else with_pairs(compared.comparisons, compared.run.run_dir),
+        compared.comparisons if compared.run is None else with_pairs_of_run(compared.comparisons, compared.run.run_dir),
         lambda item: ((before, arm_in(before, item.baseline)), (after, arm_in(after, item.candidate))),
     )
     return replace(compared, comparisons=checked)
@@ -201,7 +202,7 @@ def gate(
 ) -> GateOutcome:
     """Decide whether a candidate may take the place of its baseline, or whether a rate is high enough."""
     if min_rate is not None or min_score is not None:
-        return _gate_rates(names, settings, min_rate, min_score, splits, per_runner=per_runner)
+        return _gate_rates(names, settings, min_rate, min_score, splits, per_runner=per_runner, pairwise=pairwise)
     if baseline is not None:
         usual = MARGIN if margin is None else margin
         how = {"margin": usual, "shared": shared, "per_runner": per_runner, "goal": goal}
@@ -214,7 +215,7 @@ def gate(
     others = list(map(gate_like_these, comparison.comparisons)) if like_these else []
     parts += others
     if pairwise:
-        parts += map(gate_pairs, comparison.comparisons)
+        parts += gate_all_pairs(comparison.comparisons, comparison.run)
     if max_cost_ratio is not None:
         parts += (gate_cost(item, max_cost_ratio) for item in comparison.comparisons)
     # More trials of one run say little if the other side does not grow with it.
@@ -262,7 +263,7 @@ def _otherwise(comparison: RunComparison, max_cost_ratio: float | None, parts: S
     if {part.about for part in parts if part.answer == "unknown"} == {"judge"}:
         return f"more labels may decide it: whet judge label {comparison.samples.name}"
     if {part.about for part in parts if part.answer == "unknown"} == {"pairs"}:
-        is_asked = all(item.pairs for item in comparisons)
+        is_asked = not any(part.about == "pairs" and NOT_ASKED in part.reason for part in parts)
         return _MORE_PAIRS if is_asked else f"ask a judge: whet judge pairs {comparison.samples.name}"
     if not all(item.interleaved for item in comparisons):
         return _TOGETHER
@@ -312,6 +313,7 @@ def _gate_rates(
     splits: Sequence[Part],
     *,
     per_runner: bool,
+    pairwise: bool,
 ) -> GateOutcome:
     """Ask for the share of trials that pass, for the mean score, or for both."""
     if len(names) > 1:
@@ -335,8 +337,9 @@ def _gate_rates(
             if rate.gated.answer == "unknown"
         ]
     )
+    about_pairs = gate_references(run_record) if pairwise else ()
     return GateOutcome(
-        gated=tuple(rate.gated for rate in rates),
+        gated=(*(rate.gated for rate in rates), *about_pairs),
         rates=None if min_rate is None else _name_arm(rates_of(count_passes_only(samples), per_runner=per_runner)),
         scores=None if min_score is None else _name_arm(rates_of(samples, per_runner=per_runner)),
         more=None if silent else more,

@@ -15,8 +15,8 @@ from whet.errors import StoreError
 from whet.model.comparison import Comparison, JudgeCheck, Judging
 from whet.record.judging.judged import judged_units
 from whet.record.judging.labels_file import labels_path, read_labels
+from whet.record.judging.pairs import with_pairs_of_run
 from whet.record.read.run import RecordedRun, read_trials
-from whet.report.judging.pairs import with_pairs
 from whet.report.judging.strata import truths_of
 
 # The run and the arm there that a side of a comparison is.
@@ -33,7 +33,7 @@ def checked_in_folder(comparisons: Sequence[Comparison], run_dir: Path, suite: P
 
     Labels that cannot be read say nothing here: `whet judge report` says what is wrong with them.
     """
-    comparisons = with_pairs(comparisons, run_dir)
+    comparisons = with_pairs_of_run(comparisons, run_dir)
     try:
         if suite is None or not any(map(_is_judged, comparisons)) or not labels_path(suite).is_file():
             return comparisons

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import anyio
-from msgspec import Struct, field
+from msgspec import Struct
 
 from whet import exit_codes
 from whet.decide.judging.draw import draw, seed_of
@@ -27,7 +26,7 @@ from whet.record.judging.runs import read_judged
 from whet.record.judging.tries import JudgeTry, TrySpending, keep, place_of
 from whet.record.read.run import RecordedRun
 from whet.run.judging._asking import Asking
-from whet.run.judging._asking_run import ask_with, asking_context, plan_asking
+from whet.run.judging._asking_run import AskRequest, ask_with, asking_context, plan_asking, spent_limit
 from whet.run.judging._targets import find_targets
 from whet.run.schedule import single_errors
 from whet.version import __version__
@@ -39,16 +38,11 @@ _CONSTANT = {
 }
 
 
-class TryRequest(Struct, frozen=True, kw_only=True):
+class TryRequest(AskRequest, frozen=True, kw_only=True):
     """What `whet judge try` was asked to do."""
 
-    run: str = "latest"
     n: int = 30
     max_leak: int = 0
-    max_cost_usd: float | None = None
-    seed: str | None = None
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    config_file: Path | None = None
 
 
 class _Prepared(Struct, frozen=True, kw_only=True):
@@ -76,7 +70,8 @@ def try_judge(request: TryRequest) -> tuple[JudgeTry, Path]:
             record=prepared.record,
             targets=targets,
             folder=place_of(run_dir, name).with_suffix(""),
-            max_cost_usd=request.max_cost_usd,
+            refusal=spent_limit(request.max_cost_usd),
+            is_limited=request.max_cost_usd is not None,
         )
         sys.stderr.write(f"asking the judge about {count(len(targets), 'statement')}, in {len(PROBES)} ways each\n")
         with single_errors():

@@ -2,7 +2,7 @@
 
 import { el, notice, said } from "./dom.js";
 import { place } from "./places.js";
-import { armName, count, exactly, percent } from "./words.js";
+import { armName, count, exactly, percent, points } from "./words.js";
 
 const PROBES = {
   again: "the same question once more",
@@ -16,15 +16,26 @@ const PROBES = {
 const LEAKS = ["empty", "shrug", "other", "inject"];
 
 /** The warnings about the judge and its newest try; null if there are none. */
-export function judgePart({ run, warnings, judge_tries: tries }) {
-  if (!warnings?.length && !tries?.length) return null;
+export function judgePart({ run, warnings, judge_tries: tries, references }) {
+  if (!warnings?.length && !tries?.length && !references?.length) return null;
   return el(
     "section",
     { class: "judge", "aria-label": "Judge" },
     el("h2", null, "Judge"),
     (warnings ?? []).map((each) => notice("warn", el("p", null, said(each.message)))),
+    (references ?? []).map((each) => el("p", { class: "quiet" }, pairsText(each))),
     tries?.length ? tryPart(run, tries[0], tries.length - 1) : null,
   );
+}
+
+/** What a judge said of pairs of answers, which enters no rate. */
+export function pairsText({ verdict, reason, candidate, baseline, reference, wins, losses, ties, pairs, depend_on_order: unsteady, left_out: leftOut, difference }, nameOf = armName) {
+  const words = { better: "answers better than", worse: "answers worse than", errored: "has too few judged pairs beside", inconclusive: "is not known to answer better or worse than" };
+  const beside = reference ? "its stored answers" : said(nameOf(baseline));
+  const interval = difference ? `, ${points(difference.value)} points (${points(difference.low)} to ${points(difference.high)})` : "";
+  const order = pairs ? ` ${percent(unsteady / pairs)} depend on the order.` : "";
+  const absent = leftOut ? ` ${count(leftOut, "pair")} left out.` : "";
+  return [said(nameOf(candidate)), ` ${words[verdict]} `, beside, `: ${count(wins, "win")}, ${count(losses, "loss", "losses")}, ${count(ties, "tie")}${interval}; `, said(reason), `.${order}${absent}`];
 }
 
 function tryPart(run, tried, earlier) {
