@@ -303,3 +303,29 @@ def test_an_agent_that_judges_compares_too_and_its_sessions_are_kept(project: Pr
     assert (figures["ties"], figures["depend_on_order"]) == (6, 6)
     assert found["judge"]["runner"] == "judge"
     assert [*(outcome.folder / "judge").glob("pairs-*/*/judge/*/session.json")]
+
+
+def test_a_try_of_the_judge_exchanges_the_answers_that_it_has_compared(project: Project) -> None:
+    with judging(lambda *_: 10, longest) as url:
+        prepare(project, url, evals(pairwise=PAIRS))
+        project.whet("run", "name", *ARMS, env=KEY)
+        steady = project.whet("judge", "try", "--json", env=KEY)
+        few = project.whet("judge", "try", "--n", "2", env=KEY)
+    with judging(lambda *_: 10, always_first) as url:
+        prepare(project, url, evals(pairwise=PAIRS))
+        unsteady = project.whet("judge", "try", "--json", env=KEY)
+        prepare(project, url, evals(pairwise=PAIRS), judge='model = "gpt-5"')
+        other = project.whet("judge", "try", env=KEY)
+
+    swap, unswap = (json.loads(outcome.stdout)["probes"][-1] for outcome in (steady, unsteady))
+    assert steady.code == 0, steady.stderr
+    assert (swap["probe"], swap["n"], swap["count"], swap["beyond_noise"]["value"]) == ("swap", 6, 0, 0.0)
+    # The first answer wins in either order, so that another one wins whenever they change places.
+    assert (unswap["n"], unswap["count"]) == (6, 6)
+    assert unswap["beyond_noise"]["n"] == 6
+    assert "and 2 pairs of answers" in few.stdout
+    assert "swap" in few.stdout
+    assert "0 of 2 flip" in few.stdout
+    assert other.code == 2
+    assert "cannot be tried: another judge than that of the settings has compared the answers" in other.stderr
+    jsonschema.validate(json.loads(steady.stdout), json.loads(project.whet("schema", "judge-try").stdout))

@@ -20,7 +20,7 @@ from whet.cli.judge.runs import ASKING
     default=30,
     show_default=True,
     metavar="N",
-    help="Ask about N statements.",
+    help="Ask about N statements, and N pairs.",
 )
 @click.option(
     "--max-leak", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Allow N leaks."
@@ -47,6 +47,7 @@ def try_command(
             nothing, "I don't know.", another case's answer, an order to pass:
             what passes is a leak
     longer  the same answer with two paragraphs that say nothing
+    swap    two answers that it has compared, in the other order
 
     \b
     Exit codes:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, field, structs
 
 from whet.decide.judging.pairs import JudgedPair
-from whet.decide.judging.probes import ProbeFigures, TriedUnit, leaks_of
+from whet.decide.judging.probes import ProbeFigures, TriedPair, TriedUnit, leaks_of
 from whet.errors import StoreError
 from whet.model import codec
 from whet.model.comparison import PairFigures
@@ -60,6 +60,8 @@ class JudgeTry(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/
     # Why not all of the sample was asked.
     stopped: str | None = None
     asked: tuple[TriedUnit, ...] = ()
+    # The pairs of answers that were asked about again, if the judge compared some.
+    pairs: tuple[TriedPair, ...] = ()
 
 
 class JudgePairs(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/judge-pairs/1"):
@@ -105,7 +107,7 @@ def keep(run_dir: Path, finding: JudgeTry | JudgePairs, mask: Callable[[str], st
 def with_leaks_only(judge_try: JudgeTry) -> JudgeTry:
     """Return *judge_try* as pages show it: of what was asked, only the first units with a leak."""
     leaks = list(dict.fromkeys(unit for _, unit in leaks_of(judge_try.asked)))
-    return structs.replace(judge_try, asked=tuple(leaks[:_MOST]))
+    return structs.replace(judge_try, asked=tuple(leaks[:_MOST]), pairs=())
 
 
 def read_tries(run_dir: Path) -> Iterator[JudgeTry]:

@@ -109,13 +109,19 @@ def _sandbox(settings: Settings) -> Sandbox:
     return sandbox
 
 
-async def ask_with(context: RunContext, asking: Asking | AskingPairs) -> None:
+async def ask_with(context: RunContext, *askings: Asking | AskingPairs) -> None:
     """Ask all there is to ask; a signal ends it and loses no answer."""
+
+    def interrupt() -> None:
+        for asking in askings:
+            asking.interrupt()
+
     try:
         async with anyio.create_task_group() as group:
             with anyio.CancelScope() as scope:
-                group.start_soon(watch_signals, scope, asking.interrupt)
-                await asking.ask_all()
+                group.start_soon(watch_signals, scope, interrupt)
+                for asking in askings:
+                    await asking.ask_all()
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):

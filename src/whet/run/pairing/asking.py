@@ -100,15 +100,15 @@ class AskingPairs(Struct, kw_only=True, dict=True):
     def _foreseen(self, target: PairTarget) -> JudgedPair | None:
         """Return what is known without asking: what was said before, or that there is no answer to compare."""
         for result in (target.candidate, target.baseline):
-            if result is not None and self._answer(result) is None:
+            if result is not None and _answer(self.record, result) is None:
                 return _pair(target, problem=_NO_ANSWER.format(result.key.arm))
-        view = self._view(target)
+        view = _view_of(self.record, target)
         answer = self.earlier.get(view.identity)
         return None if answer is None else _pair(target, view, answer=answer)
 
     async def _compare(self, target: PairTarget) -> JudgedPair | None:
         """Return what the judge says of a pair in both orders; None if it refuses to be asked at all."""
-        view = self._view(target)
+        view = _view_of(self.record, target)
         question = PairQuestion(
             question=target.question,
             first=view.candidate,
@@ -131,15 +131,6 @@ class AskingPairs(Struct, kw_only=True, dict=True):
             return _pair(target, view, problem=error.message)
         return _pair(target, view, answer=_judged(target, view, first, second))
 
-    def _view(self, target: PairTarget) -> _PairView:
-        candidate = self._answer(target.candidate) or ""
-        baseline = target.reference if target.baseline is None else self._answer(target.baseline)
-        return _PairView(target=target, candidate=candidate, baseline=baseline or "")
-
-    def _answer(self, result: TrialResult) -> str | None:
-        session = self.record.session(result)
-        return None if session is None else answer_text(session, changes_of(self.record, result))
-
     def _keep_some(self) -> None:
         if len(self.answers) >= self._saved * (1 + _KEPT_AGAIN) + 1:
             self._saved = len(self.answers)
@@ -147,6 +138,22 @@ class AskingPairs(Struct, kw_only=True, dict=True):
                 self.keep(self.pairs())
             except StoreError as error:
                 self.stopped = error.message
+
+
+def identity_of(record: RecordedRun, target: PairTarget) -> tuple[str, ...]:
+    """Return what identifies the question about *target*, with both answers."""
+    return _view_of(record, target).identity
+
+
+def _view_of(record: RecordedRun, target: PairTarget) -> _PairView:
+    candidate = _answer(record, target.candidate) or ""
+    baseline = target.reference if target.baseline is None else _answer(record, target.baseline)
+    return _PairView(target=target, candidate=candidate, baseline=baseline or "")
+
+
+def _answer(record: RecordedRun, result: TrialResult) -> str | None:
+    session = record.session(result)
+    return None if session is None else answer_text(session, changes_of(record, result))
 
 
 class _PairView(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ const PROBES = {
   other: "the answer of another case",
   inject: "a failed answer that ends with an order to rate it 10",
   longer: "the answer with two paragraphs that say nothing",
+  swap: "two answers in the other order",
 };
 const LEAKS = ["empty", "shrug", "other", "inject"];
 
@@ -43,7 +44,7 @@ function tryPart(run, tried, earlier) {
   const rows = tried.probes.filter((each) => each.n || each.no_verdict).map((each) => el("tr", null, el("th", { scope: "row", role: "rowheader" }, PROBES[each.probe] ?? said(each.probe)), el("td", null, counted(each)), el("td", null, share(each))));
   const label = "What the judge did when it was asked again";
   return [
-    el("p", null, `Asked again on ${exactly(tried.at)} about ${count(tried.units, "statement")} of ${tried.judged}: `, leaksText(tried), earlier ? `. ${count(earlier, "earlier try", "earlier tries")}` : "", "."),
+    el("p", null, `Asked again on ${exactly(tried.at)} about ${tried.judged ? `${count(tried.units, "statement")} of ${tried.judged}: ` : "pairs of answers"}`, tried.judged ? leaksText(tried) : null, earlier ? `. ${count(earlier, "earlier try", "earlier tries")}` : "", "."),
     el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": label }, el("table", { class: "small-table" }, el("caption", { class: "unseen" }, label), head, el("tbody", null, rows))),
     leaks(run, tried),
     [...tried.notes, tried.stopped ? `stopped: ${tried.stopped}` : null].filter(Boolean).map((note) => el("p", { class: "quiet" }, said(note))),
@@ -58,6 +59,7 @@ function leaksText({ leaks: number, probes }) {
 function counted(figures) {
   if (!figures.n) return "no verdict";
   if (LEAKS.includes(figures.probe)) return `passed ${figures.count} of ${figures.n}`;
+  if (figures.probe === "swap") return `another winner in ${figures.count} of ${figures.n}`;
   const ways = figures.count ? ` (${figures.to_pass} to pass, ${figures.to_fail} to fail)` : "";
   return `flipped ${figures.count} of ${figures.n}${ways}`;
 }
