@@ -42,11 +42,11 @@ from whet.record.batches import RecordedBatch, find_runs, read_recorded
 from whet.record.judging.pairs import with_pairs_of_run
 from whet.record.read.past_runs import runs_before
 from whet.record.read.run import RecordedRun
-from whet.report.decisions.between_runs import RunComparison, arm_in, compare_across, of_parts, some_of
+from whet.report.decisions.between_runs import RunComparison, arm_of_side, compare_across, of_parts, some_of
 from whet.report.decisions.documents import StoredBaseline
 from whet.report.decisions.outcome import HARDLY, GateOutcome
 from whet.report.decisions.words import rate_words, score_words, sentence
-from whet.report.judging.checked import checked_by_people
+from whet.report.judging.checked import Judged, checked_by_people, runs_of_judges, stored_statements
 from whet.report.judging.gates import counted_instead, gate_agreement
 from whet.report.judging.pairs import NOT_ASKED, gate_all_pairs, gate_references
 from whet.report.judging.words import judge_line
@@ -109,11 +109,10 @@ def compare(
         per_runner=per_runner,
         goal=goal or (until.goal if until else None),
     )
-    return with_labels(
-        RunComparison(
-            samples=samples, comparisons=some_of(comparisons, samples), run=recorded_run, candidate_run=recorded_run
-        )
+    comparison = RunComparison(
+        samples=samples, comparisons=some_of(comparisons, samples), run=recorded_run, candidate_run=recorded_run
     )
+    return with_labels(comparison, run_record, run_record)
 
 
 def _must_know(arms: Sequence[str], samples: RunSamples) -> None:
@@ -153,25 +152,21 @@ def _compare_runs(
     if not how["shared"]:
         _refuse_other_suite(before, after)
     comparison = compare_across(_samples(before, settings, splits), _samples(after, settings, splits), **how)
-    return with_labels(
-        replace(
-            comparison,
-            candidate_run=after if isinstance(after, RecordedRun) else None,
-            baseline_run=before if isinstance(before, RecordedRun) else None,
-        )
+    comparison = replace(
+        comparison,
+        candidate_run=after if isinstance(after, RecordedRun) else None,
+        baseline_run=before if isinstance(before, RecordedRun) else None,
     )
+    return with_labels(comparison, before, after)
 
 
-def with_labels(compared: RunComparison) -> RunComparison:
-    """Return the same with what labels of people say of the judge, if both sides are recorded runs."""
-    before, after = compared.baseline_run or compared.run, compared.candidate_run
-    if before is None or after is None:
-        return compared
+def with_labels(compared: RunComparison, before: Judged, after: _Recorded) -> RunComparison:
+    """Return the same with what labels of people say of the judge, who decided in *before* and *after*."""
     checked = checked_by_people(
         compared.comparisons if compared.run is None else with_pairs_of_run(compared.comparisons, compared.run.run_dir),
-        lambda item: ((before, arm_in(before, item.baseline)), (after, arm_in(after, item.candidate))),
+        lambda item: ((before, arm_of_side(before, item.baseline)), (after, arm_of_side(after, item.candidate))),
     )
-    return replace(compared, comparisons=checked)
+    return replace(compared, comparisons=checked, records=(before, after))
 
 
 def _refuse_other_suite(before: _Recorded, after: _Recorded) -> None:
@@ -252,9 +247,9 @@ def _judged_parts(comparison: RunComparison, judge_agreement: float | None, *, j
         parts += counted_instead(item, decision) if judge_counted else (decision,)
     if judge_agreement is None:
         return parts
-    runs = [run for run in (comparison.baseline_run or comparison.run, comparison.candidate_run) if run is not None]
-    about_judge = gate_agreement(comparison.comparisons, runs, judge_agreement)
-    return parts if about_judge is None else [*parts, about_judge]
+    groups = runs_of_judges(comparison.records)
+    answers = (gate_agreement(comparison.comparisons, runs, judge_agreement) for runs in groups)
+    return [*parts, *(answer for answer in dict.fromkeys(answers) if answer is not None)]
 
 
 def _otherwise(comparison: RunComparison, max_cost_ratio: float | None, parts: Sequence[GateAnswer]) -> str:
@@ -428,7 +423,8 @@ def _compare_with_baseline(
     if baseline_file.run_id == samples.name:
         itself = f"the baseline {baseline} is of this run, which is compared with itself"
         samples = replace(samples, notes=(itself, *samples.notes))
-    return compare_across(of_parts(baseline_file.samples(), splits), samples, **how)
+    compared = compare_across(of_parts(baseline_file.samples(), splits), samples, **how)
+    return with_labels(compared, baseline_file, run)
 
 
 def _project(settings: Settings) -> Path:
@@ -456,6 +452,7 @@ def store_baseline(name: str, run: str, settings: Settings) -> StoredBaseline:
         suite=run_record.asked.suite or "",
         digest=run_record.asked.suite_digest,
         saved_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        statements=stored_statements(run_record),
     )
     return StoredBaseline(
         name=name,
