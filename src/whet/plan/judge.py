@@ -10,7 +10,7 @@ from whet.agents.known import known_agent
 from whet.errors import UsageError
 from whet.grade.contract import grader_class
 from whet.grade.judge_settings import JudgeSettings, find_key, judge_settings, with_usual_model
-from whet.model.request import Settings
+from whet.model.request import Settings, compares_answers
 from whet.model.run import NO_AGENT, REPLAY, Execution, Plan
 from whet.model.suite import Check, Suite
 from whet.suites.document_formats import document_format
@@ -28,7 +28,7 @@ _OF_BENCHMARKS = (False, 'key_variable = "EVAL_SKILLS_LLM_KEY"', "set EVAL_SKILL
 def check_judge(plan: Plan, settings: Settings, *, by_agents: bool = True) -> None:
     """Fail early if a judge is needed but not configured; *by_agents* says whether an agent could judge."""
     asking = [execution for execution in plan.executions if asks_judge(execution)]
-    in_pairs = asks_about_pairs(plan)
+    in_pairs = compares_answers(plan)
     if in_pairs:
         asking += [execution for execution in plan.executions if execution.case.pairwise is not None]
     if not asking:
@@ -45,13 +45,6 @@ def check_judge(plan: Plan, settings: Settings, *, by_agents: bool = True) -> No
         hint = "\n".join(filter(None, (error.hint, bare, hint_of_unjudged(plan.suite))))
         plural = "s" if len(cases) > 1 else ""
         raise UsageError(f"{error.message} (for the case{plural} {names})", hint=hint) from None
-
-
-def asks_about_pairs(plan: Plan) -> bool:
-    """Return whether a judge is to compare answers once all trials have ended: of two arms, or with stored ones."""
-    cases = {execution.case.id: execution.case.pairwise for execution in plan.executions}
-    questions = [pairwise for pairwise in cases.values() if pairwise is not None]
-    return any(len(plan.arms) > 1 or pairwise.reference is not None for pairwise in questions)
 
 
 def judge_of_pairs(settings: Settings, judging: Mapping[str, Any], environ: Mapping[str, str]) -> JudgeSettings:
@@ -156,7 +149,7 @@ def judge_keys(plan: Plan) -> tuple[str, ...]:
 
 def is_judged(plan: Plan) -> bool:
     """Return whether a judge decides some checks of *plan*, or compares its answers."""
-    return asks_about_pairs(plan) or any(asks_judge(execution) for execution in plan.executions)
+    return compares_answers(plan) or any(asks_judge(execution) for execution in plan.executions)
 
 
 def asks_judge(execution: Execution) -> bool:

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from whet import plugins
 from whet.grade.judge_settings import judge_settings, with_usual_model
-from whet.model.request import Settings
+from whet.model.request import Settings, compares_answers
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, RunWarning
-from whet.plan.judge import asks_about_pairs, judged_checks, model_of
+from whet.plan.judge import judged_checks, model_of
 
 _FAMILIES = {
     "Claude": ("claude-*", "sonnet*", "opus*", "haiku*"),
@@ -47,7 +47,7 @@ class _Mind(Struct, frozen=True, kw_only=True):
 
 def warnings_on_judge(plan: Plan, settings: Settings) -> tuple[RunWarning, ...]:
     """Return a warning for each runner whose answers are judged by its own model, or by one of the same family."""
-    in_pairs = asks_about_pairs(plan)
+    in_pairs = compares_answers(plan)
     warnings = (
         warning
         for execution in plan.executions

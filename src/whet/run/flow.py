@@ -35,10 +35,10 @@ from whet.errors import UsageError
 from whet.gateway.gateways import require_routes
 from whet.gateway.sources.cassette_folders import foresee_cassettes, require_cassettes
 from whet.model import codec
-from whet.model.request import RunRequest, Settings
+from whet.model.request import RunRequest, Settings, compares_answers
 from whet.model.run import Plan, RunInfo
 from whet.plan.dry_run import dry_run_document
-from whet.plan.judge import asks_about_pairs, is_judged
+from whet.plan.judge import is_judged
 from whet.plan.load import PlannedRun, check_run, load_inputs, plan_run
 from whet.plan.plan import describe_plan
 from whet.report.choose import prints_json
@@ -161,7 +161,7 @@ def agent_run_kind(planned_run: PlannedRun) -> RunKind:
 
 def after_trials(planned_run: PlannedRun) -> After:
     """Return what a run does once its trials have ended: most do nothing."""
-    if not asks_about_pairs(planned_run.plan):
+    if not compares_answers(planned_run.plan):
         return nothing_after
     # Only here: most runs compare no answers.
     after: After = import_module("whet.run.pairing.after_trials").ask_about_pairs

@@ -27,9 +27,8 @@ from whet.reading.toml import find_project
 from whet.reading.yaml import read_document
 from whet.suites.conversation import SATISFIED, USER, WrittenTurn, conversation_prompts, read_user
 from whet.suites.document_formats import document_format
-from whet.suites.format import held_out, note_shared_ids, read_check_files, read_script, read_solution
+from whet.suites.format import held_out, note_shared_ids, read_check_files, read_pairwise, read_script, read_solution
 from whet.suites.nearest import why_unknown
-from whet.suites.pairwise import read_pairwise
 from whet.suites.split.fields import PART_FIELDS, read_source, read_split
 
 TOP = ("name", "description", "model", "defaults", "protect", "check_files", "cases", "$schema", "version")

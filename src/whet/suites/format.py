@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from whet import plugins
 from whet.errors import Problem, SuiteError
 from whet.model.run import folder_name
-from whet.model.suite import AS_WRITTEN, Case, Solution, Suite, SuiteReading
+from whet.model.suite import AS_WRITTEN, Case, Pairwise, Solution, Suite, SuiteReading
 from whet.reading.documents import DocumentError
 from whet.reading.fields import Fields
 from whet.reading.paths import nearest_beside
 from whet.reading.toml import PROJECT_FILE
 from whet.reading.yaml import read_plain
 from whet.suites.document_formats import document_format
+from whet.suites.references import read_reference
 from whet.suites.split.lock import with_parts
 
 # The endings of formats that need not be read to be known: the readers of JSON and YAML take long to import.
@@ -156,6 +157,28 @@ def read_solution(fields: Fields) -> Solution | None:
     if table.given("run") in (None, []):
         table.problem("run", "is missing", _COMMAND)
     return Solution(run=read_script(table, "run"))
+
+
+def read_pairwise(fields: Fields, folder: Path | None) -> Pairwise | None:
+    """Read the field `pairwise`; its files are seen from *folder*, and without one there are none."""
+    if fields.given("pairwise") is None:
+        return None
+    table = fields.table("pairwise")
+    table.refuse_unknown(("question", "reference"))
+    question = table.text("question")
+    value = table.given("reference")
+    if not isinstance(value, Mapping):
+        return Pairwise(question=question, reference=table.text("reference"))
+    place = table.table("reference")
+    place.refuse_unknown(("file",))
+    text = place.text("file", required=True)
+    if text is None:
+        return Pairwise(question=question)
+    if folder is None:
+        place.problem("file", "cannot be read here: there are no files beside these cases", "write the answer itself")
+        return Pairwise(question=question)
+    file = Path(os.path.normpath(folder / text))
+    return Pairwise(question=question, reference=read_reference(place, "file", file), reference_file=file)
 
 
 def read_check_files(fields: Fields, suite: Path) -> tuple[Path, ...]:

@@ -9,9 +9,10 @@ import anyio.to_thread
 
 from whet.decide.judging.draw import seed_of
 from whet.decide.judging.pairs import JudgedPair
+from whet.model.request import compares_answers
 from whet.model.run import TrialKey
 from whet.model.spending import Bill
-from whet.plan.judge import asks_about_pairs, judge_of_pairs
+from whet.plan.judge import judge_of_pairs
 from whet.reading.text import count, one_line
 from whet.record.judging.tries import JudgePairs, keep
 from whet.record.read.run import read_trials
@@ -27,7 +28,7 @@ _LONGEST = 200
 
 async def ask_about_pairs(state: RunState, context: RunContext) -> None:
     """Ask the judge about each pair that it has not been asked about; only a run that is whole has pairs."""
-    if not asks_about_pairs(state.plan):
+    if not compares_answers(state.plan):
         return
     if next(state.pending(), None) is not None:
         state.notice("no judge is asked about pairs before all trials have ended")

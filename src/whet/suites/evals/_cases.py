@@ -48,8 +48,7 @@ from whet.reading.patterns import pattern_of
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import shown
 from whet.suites.conversation import USER, WrittenTurn, conversation_prompts, read_user
-from whet.suites.format import read_solution
-from whet.suites.pairwise import read_pairwise
+from whet.suites.format import read_pairwise, read_solution
 from whet.suites.split.fields import read_split
 
 _ASSERTION_FIELDS = ("op", "type", "target", "value", "negate", "description")

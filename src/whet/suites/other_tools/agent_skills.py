@@ -20,6 +20,7 @@ from whet.reading.patterns import pattern_of
 from whet.reading.text import shown
 from whet.reading.yaml import read_checked
 from whet.suites.document_formats import document_format
+from whet.suites.format import read_pairwise
 from whet.suites.other_tools.shared import (
     MANIFEST,
     ForeignDocument,
@@ -35,7 +36,6 @@ from whet.suites.other_tools.shared import (
     statement,
     texts_of,
 )
-from whet.suites.pairwise import read_pairwise
 from whet.suites.split.fields import PART_FIELDS
 
 _QUERY = ("id", "query", "should_trigger", *PART_FIELDS, "$schema")

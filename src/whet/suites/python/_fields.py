@@ -16,8 +16,7 @@ from whet.model.task import ImageSpec
 from whet.reading.fields import Fields, Findings, Language
 from whet.reading.text import shorten, written
 from whet.suites.conversation import WrittenTurn, conversation_prompts, read_user
-from whet.suites.format import read_check_files, read_solution
-from whet.suites.pairwise import read_pairwise
+from whet.suites.format import read_check_files, read_pairwise, read_solution
 from whet.suites.python import authoring
 from whet.suites.split.fields import read_source, read_split
 

@@ -29,7 +29,7 @@ from whet.reading.paths import inside_problem
 from whet.reading.patterns import read_pattern
 from whet.suites.other_tools.plugin_evals.documents import GraderDocument, is_inside
 from whet.suites.other_tools.shared import ForeignDocument, holds
-from whet.suites.pairwise import read_reference
+from whet.suites.references import read_reference
 
 TYPES = ("regex", "tool_used", "tool_order", "file_exists", "llm", "baseline")
 ARMS = ("with-only", "both")

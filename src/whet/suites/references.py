@@ -1,43 +1,18 @@
-"""Read that a judge says which of two answers to a case is better: of two arms, or of each arm and a stored answer."""
+"""Read a stored answer that those of agents are compared with, from a text file or a transcript."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from whet.model.suite import Pairwise
 from whet.reading.fields import Fields
 from whet.reading.files import read_file
 
-PAIRWISE = ("question", "reference")
 _TRANSCRIPT = ".jsonl"
 _MOST_BYTES = 10 * 1024 * 1024
 _LONGEST = 1_000_000
-
-
-def read_pairwise(fields: Fields, folder: Path | None) -> Pairwise | None:
-    """Read the field `pairwise`; its files are seen from *folder*, and without one there are none."""
-    if fields.given("pairwise") is None:
-        return None
-    table = fields.table("pairwise")
-    table.refuse_unknown(PAIRWISE)
-    question = table.text("question")
-    value = table.given("reference")
-    if not isinstance(value, Mapping):
-        return Pairwise(question=question, reference=table.text("reference"))
-    place = table.table("reference")
-    place.refuse_unknown(("file",))
-    text = place.text("file", required=True)
-    if text is None:
-        return Pairwise(question=question)
-    if folder is None:
-        place.problem("file", "cannot be read here: there are no files beside these cases", "write the answer itself")
-        return Pairwise(question=question)
-    file = Path(os.path.normpath(folder / text))
-    return Pairwise(question=question, reference=read_reference(place, "file", file), reference_file=file)
 
 
 def read_reference(fields: Fields, name: str, file: Path) -> str | None:
