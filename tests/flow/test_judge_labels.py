@@ -111,3 +111,44 @@ def test_labels_on_shards_are_labels_on_what_these_are_merged_into(project: Proj
 
     assert count == 36
     assert (found["units"], found["labels"], found["stale"]) == (36, 36, [])
+
+
+def label_batch(project: Project, batch: Path) -> int:
+    """Label what was judged in all runs of a batch, beside the suite of each."""
+    runs = [(batch / entry["folder"]).resolve() for entry in json.loads((batch / "batch.json").read_text())["runs"]]
+    return sum(label(run, read_run(run).suite) for run in runs)
+
+
+def test_a_batch_and_a_stored_baseline_are_counted_by_labels_too(project: Project) -> None:
+    with judging(lenient) as url:
+        prepare(project, url)
+        text = (project.root / SUITE).read_text()
+        project.write("other/SKILL.md", "---\nname: other\ndescription: Names others.\n---\nName them.\n")
+        project.write("other/evals/evals.json", text.replace('"name"', '"other"', 1))
+        arms = ("--arm", "old=env:MANNER=", "--arm", "new=env:MANNER=politely")
+        batch = project.whet("run", "name", "other", *arms, "--trials", "3", env=KEY)
+        unchecked = json.loads(project.whet("compare", "latest", "--json").stdout)["judging"]
+        count = label_batch(project, batch.folder.resolve())
+        counted = json.loads(project.whet("compare", "latest", "--json").stdout)["judging"]
+        by_labels = project.whet("gate", "--judge-counted")
+        known = project.whet("gate", "--judge-agreement", "60")
+        run(project)
+        label(project.output_dir / "latest", project.root / SUITE)
+        saved = project.whet("baseline", "save", "before")
+        (project.root / "name/evals/labels.jsonl").unlink()
+        later = run(project)
+        label(later.folder, project.root / SUITE)
+        against = json.loads(project.whet("gate", "--baseline", "before", "--judge-counted", "--json").stdout)
+
+    assert batch.code in (0, 1), batch.stderr
+    assert (unchecked["check"], unchecked["counted"]) == ("not-checked", None)
+    assert count == 72
+    assert (counted["check"], counted["counted"]["labels"]) == ("counted", 72)
+    assert counted["counted"]["value"] < counted["counted"]["raw"]
+    assert "judge: new against old: counted" in by_labels.stdout
+    assert "fails at least" in known.stdout
+    assert saved.code == 0, saved.stderr
+    stored = {entry["candidate"]: entry["judging"] for entry in against["comparison"]["comparisons"]}
+    # What people said of the stored trials is in the file, so their labels are not needed any more.
+    assert {name: entry["check"] for name, entry in stored.items()} == dict.fromkeys(stored, "counted")
+    assert all(entry["counted"]["labels"] == 36 for entry in stored.values())

@@ -3,41 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import jsonschema
+from pairing import CASES, KEY, always_first, document, longest, prepare
 from project import Outcome, Project
 
 from judging_server import Choose, judging
 from whet.grade.judge.pairs import USUAL_QUESTION
-
-KEY = {"EVAL_SKILLS_LLM_KEY": "key-of-the-judge"}
-CASES = ("one", "two", "three", "four", "five", "six")
-
-
-def longest(question: str, first: str, second: str) -> str:
-    """Prefer the answer with more to it."""
-    del question
-    return "tie" if len(first) == len(second) else "A" if len(first) > len(second) else "B"
-
-
-def always_first(*_: str) -> str:
-    return "A"
-
-
-def prepare(project: Project, url: str) -> None:
-    """Write cases whose check passes anyhow, and agents that say little and much."""
-    evals = [
-        {"id": name, "prompt": f"Say {name}.", "expectations": [{"type": "contains", "value": "said"}]}
-        for name in CASES
-    ]
-    project.write("name/SKILL.md", "---\nname: name\ndescription: Names things.\n---\nName them.\n")
-    project.write("name/evals/evals.json", json.dumps({"skill_name": "name", "evals": evals}))
-    agents = "".join(
-        f'[runners.{name}.agent]\ntype = "command"\ncommand = "sh"\nargs = ["-c", "echo {words}"]\n'
-        for name, words in (("little", "said"), ("much", "said with reasons"))
-    )
-    project.settings(f'{agents}\n[judge]\nurl = "{url}"\nmodel = "gpt-4o"\nretries = 0\nmax_parallel = 1\n')
 
 
 def run_arms(project: Project) -> None:
@@ -51,10 +23,6 @@ def judged(project: Project, choose: Choose, *options: str) -> Outcome:
         prepare(project, url)
         run_arms(project)
         return project.whet("judge", "pairs", *options, env=KEY)
-
-
-def document(outcome: Outcome) -> Any:
-    return json.loads(outcome.stdout)
 
 
 def test_a_judge_that_looks_finds_the_better_answers_and_is_kept_beside_the_record(project: Project) -> None:
@@ -106,10 +74,6 @@ def test_a_judge_that_likes_the_first_answer_decides_nothing(project: Project) -
 
 def test_a_judge_that_does_not_answer_is_an_error_and_what_cannot_be_asked_is_said(project: Project) -> None:
     outcome = judged(project, lambda *_: "both")
-    settings = (project.root / "whet.toml").read_text()
-    (project.root / "whet.toml").write_text(settings.replace('model = "gpt-4o"', 'runner = "much"'))
-    by_agent = project.whet("judge", "pairs", env=KEY)
-    (project.root / "whet.toml").write_text(settings)
     keyless = project.whet("judge", "pairs", env={"EVAL_SKILLS_LLM_KEY": ""})
     project.whet("run", "name", "--runner", "much", "--arm", "skill")
     one_arm = project.whet("judge", "pairs", env=KEY)
@@ -117,8 +81,7 @@ def test_a_judge_that_does_not_answer_is_an_error_and_what_cannot_be_asked_is_sa
     assert outcome.code == 3
     assert "errored" in outcome.stdout
     assert "the judge did not say A, B or tie" in outcome.stdout
-    assert (by_agent.code, keyless.code, one_arm.code) == (2, 2, 2)
-    assert 'pairs are judged by a model, and [judge] names the runner "much"' in by_agent.stderr
+    assert (keyless.code, one_arm.code) == (2, 2)
     assert "there is no key for it" in keyless.stderr
     assert "has one arm, and a pair takes two" in one_arm.stderr
 
@@ -149,7 +112,8 @@ def test_cases_that_say_so_are_asked_their_own_question(project: Project) -> Non
     with judging(lambda *_: 10, listening) as url:
         prepare(project, url)
         project.write("suite.yaml", f"name: s\ncases:{cases}")
-        run = project.whet("run", "suite.yaml", "--arm", "old=runner:little", "--arm", "new=runner:much")
+        run = project.whet("run", "suite.yaml", "--arm", "old=runner:little", "--arm", "new=runner:much", env=KEY)
+        questions.clear()
         own = document(project.whet("judge", "pairs", "--json", env=KEY))
         given = document(project.whet("judge", "pairs", "--json", "--question", "Which?", env=KEY))
     project.write("suite.yaml", f"name: s\ncases:{cases.replace('question:', 'ask:')}")

@@ -14,7 +14,11 @@ from typing import Any
 import anyio
 import pytest
 from mcp_client import Answers, RawClient, connected
+from pairing import ARMS as SAYING
+from pairing import KEY, evals, longest, prepare
 from project import EVENTS, PATIENCE_S, SHELL, Project, wait_for
+
+from judging_server import judging
 
 SAYS = 'echo \'{"type":"final_output","text":"%s"}\''
 SPENDS = 'echo \'{"type":"usage","input_tokens":10,"output_tokens":1,"cost_usd":0.25}\'; '
@@ -103,6 +107,34 @@ def test_an_agent_validates_plans_runs_and_finds_out_what_failed(greeting: Proje
     assert told["plan"]["learned_from_run"] == run["run"]
     assert told["plan"]["trials_in_all"] == told["plan"]["trials_per_case_and_arm"] * 4
     assert told["gated"]["answer"] in ("fail", "unknown")
+
+
+def test_an_agent_asks_what_a_decision_rests_on_and_refuses_a_judge_of_itself(project: Project) -> None:
+    with judging(lambda *_: 10, longest) as url:
+        prepare(project, url, evals(pairwise={"question": "Which gives reasons?"}))
+        ran = project.whet("run", "name", *SAYING, env=KEY)
+    pairs, labels = {"pairwise": True}, {"judge_counted": True, "judge_agreement_percent": 80}
+
+    async def talk(server: Answers) -> list[Any]:
+        own = await server.client.call_tool("run", {"path": "name", "strict_judge": True, "max_minutes": 1})
+        rate = await server.client.call_tool("gate", {"min_rate_percent": 10, "judge_counted": True})
+        asked = [await server.ask("gate", margin_points=60, **more) for more in (pairs, labels)]
+        return [own, rate, *asked]
+
+    settings = (project.root / "whet.toml").read_text()
+    project.settings(f'{settings.partition("[judge]")[0]}[judge]\nrunner = "much"\n')
+    own, rate, in_pairs, by_labels = connected(project, talk)
+
+    assert ran.code == 0, ran.stderr
+    assert own.is_error
+    assert "judges its own answers" in own.content[0].text
+    assert "or leave out strict_judge" in own.content[0].text
+    assert rate.is_error
+    assert "min_rate_percent is for one run by itself" in rate.content[0].text
+    assert in_pairs["answer"] == "pass"
+    assert any("pairwise: new against old: better" in part["reason"] for part in in_pairs["parts"])
+    # No statement was judged, so nothing rests on the judge.
+    assert by_labels["answer"] == "pass"
 
 
 def test_an_agent_compares_two_arms_and_makes_the_run_longer(project: Project) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from whet.decide.scores import combined_status, rate_of
-from whet.model.comparison import RoundAnalysis, Stop
+from whet.model.comparison import PairFigures, RoundAnalysis, Stop
 from whet.model.grade import AS_EXPECTED, Failure, FailureClass, Location, TriggerFigures
 from whet.model.run import AttemptResult, Execution, Plan, RunInfo, Runner, Trial, TrialKey, TrialResult
 from whet.model.run_events import ExecutionSummary, RunEnded, RunStarted, TrialEnded, TrialStarted
@@ -55,6 +55,7 @@ class MemoryResults(Struct):
     stopped: Stop | None = None
     skill_loads: tuple[SkillLoads, ...] = ()
     triggers: tuple[TriggerFigures, ...] = ()
+    pairwise: tuple[PairFigures, ...] = ()
     alive: int = 0
 
     @property

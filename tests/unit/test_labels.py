@@ -206,11 +206,31 @@ def test_labels_are_beside_the_suite_and_never_written_through_a_link(tmp_path: 
     path.symlink_to(tmp_path / "elsewhere")
 
     assert path == labels_path(tmp_path / "evals") == tmp_path / "evals" / "labels.jsonl"
-    with pytest.raises(StoreError):
-        add_labels(path, [new_label(many(1)[0], "true", "me")])
     assert policy_of(path) is None
     (tmp_path / "evals" / "labelling.md").write_text("True is true.")
     assert policy_of(path) is not None
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("nowhere.jsonl", "is a link that leads nowhere"),
+        ("labels.jsonl", "is a link that leads nowhere"),
+        ("elsewhere.jsonl", "is a link, and labels are only added to a file"),
+    ],
+)
+def test_a_link_in_the_place_of_labels_is_refused_in_one_clear_sentence(
+    tmp_path: Path, target: str, words: str
+) -> None:
+    path = tmp_path / "labels.jsonl"
+    (tmp_path / "elsewhere.jsonl").write_text("")
+    path.symlink_to(tmp_path / target)
+
+    with pytest.raises(StoreError) as refusal:
+        add_labels(path, [new_label(many(1)[0], "true", "me")])
+
+    assert refusal.value.message == f"{path} {words}"
+    assert refusal.value.hint
 
 
 def test_strata_are_arm_and_verdict_and_near_and_far_where_both_are_many() -> None:

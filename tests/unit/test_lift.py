@@ -24,6 +24,7 @@ class Scored(Struct):
     scores: dict[tuple[str, str, str], float | None]
     weights: dict[str, float]
     looks = ()
+    pairwise = ()
     counts = MappingProxyType({"not-run": 0})
 
     @property

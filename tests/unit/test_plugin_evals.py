@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +159,7 @@ def test_what_whet_cannot_do_is_a_named_loss(tmp_path: Path) -> None:
     lost = "append_system_prompt: Be kind.\nartifact_publish: true\ngrowthbook_overrides: {a: b}"
     front = f"---\nallowed_tools: [Read]\ndisallowed_tools: [Bash]\n{lost}\n---\nGreet me."
     mocked = grader("type: regex\npattern: x\ntarget: mock_calls")
-    compared = grader("type: baseline\nbaseline_file: old.jsonl", "As good as before.")
-    files = {"a/prompt.md": front, "a/graders/g.md": GRADER, "a/graders/m.md": mocked, "a/graders/b.md": compared}
+    files = {"a/prompt.md": front, "a/graders/g.md": GRADER, "a/graders/m.md": mocked}
     plugin(tmp_path, {f"evals/{name}": text for name, text in files.items()})
     written(tmp_path / "evals", {"mocks/tracker/make.md": "Done."})
 
@@ -174,10 +174,56 @@ def test_what_whet_cannot_do_is_a_named_loss(tmp_path: Path) -> None:
         "artifact_publish (line 5): not carried over: whet publishes nothing",
         "growthbook_overrides (line 6): not carried over: it is internal to Claude Code",
         "target (line 4): not carried over: the grader m, because whet has no mocks",
-        "type (line 2): not carried over: the grader b, because whet judge pairs compares two arms of a run",
         "mocks: not carried over: whet has no mocks",
     ):
         assert part in told
+
+
+def test_a_baseline_grader_compares_with_its_transcript_and_decides_no_trial(tmp_path: Path) -> None:
+    compared = grader("type: baseline\nbaseline_file: old.jsonl", "As good as before.")
+    said = [
+        {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}} for text in ("One.", "Two.")
+    ]
+    transcript = "\n".join(map(json.dumps, [*said, {"type": "result", "result": "ended"}]))
+    files = {"a/prompt.md": "Hi.", "a/graders/b.md": compared, "a/old.jsonl": transcript}
+    files |= {"b/prompt.md": "Hi.", "b/graders/g.md": GRADER, "b/graders/b.md": compared, "b/old.jsonl": transcript}
+    plugin(tmp_path, {f"evals/{name}": text for name, text in files.items()})
+
+    suite = load_suite(tmp_path / "evals")
+
+    alone, beside = suite.cases
+    assert [check.label for check in alone.checks] == ["answers"]
+    assert [check.label for check in beside.checks] == ["g"]
+    for case in suite.cases:
+        assert case.pairwise is not None
+        assert case.pairwise.question == "Which answer satisfies this better?\nAs good as before."
+        assert case.pairwise.reference == "Two."
+        assert tmp_path / "evals" / case.id / "old.jsonl" in suite.held_out
+    assert suite.lost == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "transcript", "words"),
+    [
+        ("old.jsonl", None, "does not exist"),
+        ("old.jsonl", "", "has no message of an agent"),
+        ("old.jsonl", "[]\nnull\n{broken", "has no message of an agent"),
+        ("../../../old.jsonl", None, "baseline_file"),
+    ],
+)
+def test_a_transcript_that_says_nothing_is_a_problem_of_the_suite(
+    tmp_path: Path, path: str, transcript: str | None, words: str
+) -> None:
+    compared = grader(f"type: baseline\nbaseline_file: {path}", "As good as before.")
+    files = {"a/prompt.md": "Hi.", "a/graders/b.md": compared}
+    if transcript is not None:
+        files["a/old.jsonl"] = transcript
+    plugin(tmp_path, {f"evals/{name}": text for name, text in files.items()})
+
+    with pytest.raises(SuiteError) as caught:
+        load_suite(tmp_path / "evals")
+
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -501,7 +501,9 @@ def test_what_a_stimulus_loses_is_named(tmp_path: Path, more: Any, words: str) -
 @pytest.mark.parametrize(
     ("grader", "words"),
     [
-        ({"type": "pairwise"}, "asked after a run of two arms: whet judge pairs"),
+        ({"type": "pairwise", "config": {"threshold": 0.7}}, "only who is better counts, and not by how much"),
+        ({"type": "pairwise", "config": {"model": "other"}}, "the judge of the settings compares pairs"),
+        ({"type": "pairwise", "turn": 0}, "nothing here reads it"),
         ({"type": "program", "config": {"program": "x"}}, "does not ask programs for a score"),
         ({"type": "error-count", "config": {"max": 1}}, "does not count errors"),
         ({"type": "diff-empty"}, "no check of the whole diff"),
@@ -514,6 +516,28 @@ def test_what_a_stimulus_loses_is_named(tmp_path: Path, more: Any, words: str) -
 )
 def test_what_a_grader_loses_is_named(tmp_path: Path, grader: Any, words: str) -> None:
     assert words in losses(loaded(tmp_path, stimulus(SAYS, grader)))
+
+
+@pytest.mark.parametrize(
+    ("graders", "question"),
+    [
+        ([{"type": "pairwise", "config": {"prompt": "Which is kinder?"}}], "Which is kinder?"),
+        ([{"type": "pairwise"}], "Which answer does this better?\n- Is kind.\n- Is short."),
+        ([{"type": "pairwise", "config": {"prompt": "First?"}}, {"type": "pairwise"}], "First?"),
+    ],
+)
+def test_a_pairwise_grader_asks_about_pairs_and_decides_no_trial(
+    tmp_path: Path, graders: list[Any], question: str
+) -> None:
+    suite = loaded(tmp_path, stimulus(SAYS, *graders, rubric=["Is kind.", "Is short."]))
+    alone = loaded(tmp_path, stimulus(*graders))
+
+    case = only(suite)
+    assert case.pairwise is not None
+    assert (case.pairwise.question, case.pairwise.reference) == (question, None)
+    assert len(case.checks) == 1
+    assert [check.label for check in only(alone).checks] == ["answers"]
+    assert ("another grader of the type pairwise has it" in losses(suite)) == (len(graders) > 1)
 
 
 def test_a_rubric_that_nothing_asks_for_is_lost(tmp_path: Path) -> None:

@@ -159,8 +159,10 @@ def gate_command(
     alone = next(
         (name for name, least in (("--min-rate", min_rate), ("--min-score", min_score)) if least is not None), None
     )
-    if alone and any(option is not None for option in (baseline, goal, max_cost_ratio)):
-        raise UsageError(f"{alone} is for one run by itself", hint="leave out --baseline, --goal and --max-cost-ratio")
+    compared = (baseline, goal, max_cost_ratio, judge_agreement, judge_counted or None)
+    if alone and any(option is not None for option in compared):
+        others = "--baseline, --goal, --max-cost-ratio, --judge-agreement and --judge-counted"
+        raise UsageError(f"{alone} is for one run by itself", hint=f"leave out {others}")
     outcome = gate(
         names,
         _settings(options, config_file),

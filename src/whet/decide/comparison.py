@@ -28,6 +28,7 @@ from whet.model.comparison import (
     Decision,
     Errored,
     Goal,
+    PairFigures,
     RunSamples,
     Sampled,
     Until,
@@ -349,12 +350,26 @@ def missing_of(results: Results) -> int:
 
 
 def comparisons_in(results: Results) -> tuple[Comparison, ...]:
-    """Return the comparisons of a run; none if it has one arm."""
+    """Return the comparisons of a run, with what a judge said of pairs; none if it has one arm."""
     plan = results.plan
     if plan.baseline is None:
         return ()
     goal = plan.until.goal if plan.until else None
-    return comparisons_of(samples_of(results), margin=margin_of(plan.until), goal=goal)
+    return with_pairs(comparisons_of(samples_of(results), margin=margin_of(plan.until), goal=goal), results.pairwise)
+
+
+def with_pairs(comparisons: Sequence[Comparison], pairs: Sequence[PairFigures]) -> tuple[Comparison, ...]:
+    """Return *comparisons*, each with what *pairs* say of its two arms at its look."""
+    return tuple(
+        replace(comparison, pairs=next((entry for entry in pairs if _is_of(entry, comparison)), None))
+        for comparison in comparisons
+    )
+
+
+def _is_of(figures: PairFigures, comparison: Comparison) -> bool:
+    same_arms = (figures.candidate, figures.baseline) == (comparison.candidate, comparison.baseline)
+    is_at_look = figures.looks == comparison.looks and not figures.reference
+    return same_arms and comparison.runner in (None, figures.runner) and is_at_look
 
 
 def margin_of(until: Until | None) -> float:

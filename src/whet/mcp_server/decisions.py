@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from whet.decide.comparison import MARGIN
 from whet.errors import Problem, UsageError
 from whet.mcp_server.answers import (
@@ -28,6 +30,19 @@ _LOADING_S = 120.0
 _LINES, _LONGEST = 100, 500
 _CASES, _COMPARISONS = 20, 50
 _ELSEWHERE = "run whet compare --json RUN in a shell for all of it"
+
+
+class AskedOfJudge(Struct, frozen=True, kw_only=True):
+    """What a gate asks of the judge: to be right so often of 100, to be counted by labels, to find answers better."""
+
+    agreement: float | None = None
+    counted: bool = False
+    pairwise: bool = False
+
+    @property
+    def of_comparisons(self) -> bool:
+        """Whether something is asked that only a comparison has."""
+        return self.agreement is not None or self.counted
 
 
 async def validate_path(project: ServedProject, path: str, *, strict: bool) -> ValidateAnswer:
@@ -185,12 +200,12 @@ def gate_run(
     margin: float | None,
     min_rate: float | None,
     baseline: str | None,
+    asked_of_judge: AskedOfJudge,
 ) -> GateResult:
     """Decide whether a candidate may replace its baseline, or whether enough trials pass."""
-    if min_rate is not None and (earlier_run or arms or baseline):
-        raise UsageError(
-            "min_rate_percent is for one run by itself", hint="leave out earlier_run, arms and stored_baseline"
-        )
+    if min_rate is not None and (earlier_run or arms or baseline or asked_of_judge.of_comparisons):
+        compared = "earlier_run, arms, stored_baseline, judge_agreement_percent and judge_counted"
+        raise UsageError("min_rate_percent is for one run by itself", hint=f"leave out {compared}")
     names, settings = _compared_names(project, run, earlier_run, arms)
     outcome = gate(
         names,
@@ -198,6 +213,9 @@ def gate_run(
         margin=_share(margin) if baseline is None or margin is not None else MARGIN,
         min_rate=_share(min_rate),
         baseline=baseline,
+        judge_agreement=_share(asked_of_judge.agreement),
+        judge_counted=asked_of_judge.counted,
+        pairwise=asked_of_judge.pairwise,
     )
     omissions = Omissions()
     parts = [GatePart(answer=part.answer, reason=one_line(part.reason, _LONGEST)) for part in outcome.gated]

@@ -36,6 +36,7 @@ _ARGUMENTS = {
     "--resume": "resume",
     "--runner": "runners",
     "--skill": "skill",
+    "--strict-judge": "strict_judge",
     "--tag": "tags",
     "--trials": "trials",
     "--until-decided": "until_decided",

@@ -48,6 +48,7 @@ class RunArguments(Struct, frozen=True, kw_only=True):
     model: str | None = None
     until_decided: bool = False
     effect_points: float | None = None
+    strict_judge: bool = False
     resume: str | None = None
     add_trials: int | None = None
     max_cost_usd: float | None = None
@@ -144,6 +145,8 @@ class RunTool:
         yield from (f"--arm={self._arm(arm)}" for arm in arguments.arms)
         if arguments.until_decided:
             yield "--until-decided"
+        if arguments.strict_judge:
+            yield "--strict-judge"
 
     def _arm(self, arm: ArmArgument) -> str:
         """Return an arm as `--arm` takes it, with the paths of the project in full."""

@@ -25,7 +25,7 @@ from whet.mcp_server.answers import (
     TrialAnswer,
     ValidateAnswer,
 )
-from whet.mcp_server.decisions import compare_runs, gate_run, plan_decision, validate_path
+from whet.mcp_server.decisions import AskedOfJudge, compare_runs, gate_run, plan_decision, validate_path
 from whet.mcp_server.limits import OperatorLimits
 from whet.mcp_server.project import ServedProject
 from whet.mcp_server.records import failures_of, one_trial
@@ -212,6 +212,9 @@ class Tools:
             float | None,
             Field(ge=0.1, le=100, allow_inf_nan=False, description="With until_decided: the difference that matters."),
         ] = None,
+        strict_judge: Annotated[
+            bool, Field(description="Refuse a judge of the agent's own model or family, instead of a warning.")
+        ] = False,
         resume: Annotated[RunName | None, Field(description="Go on with this run; leave out path.")] = None,
         add_trials: Annotated[int | None, Field(ge=1, le=MOST_ADDED, description="With resume: so many more.")] = None,
     ) -> RunReport:
@@ -227,6 +230,7 @@ class Tools:
             model=model,
             until_decided=until_decided,
             effect_points=effect_points,
+            strict_judge=strict_judge,
             resume=resume,
             add_trials=add_trials,
             max_cost_usd=max_cost_usd,
@@ -261,6 +265,15 @@ class Tools:
         stored_baseline: Annotated[
             ArmName | None, Field(description="The name of a baseline that whet baseline save has stored.")
         ] = None,
+        *,
+        judge_agreement_percent: Annotated[
+            Points | None,
+            Field(description="What rests on a judge passes only if labels of people show that it is right so often."),
+        ] = None,
+        judge_counted: Annotated[bool, Field(description="Decide by labels of people instead of the judge.")] = False,
+        pairwise: Annotated[
+            bool, Field(description="Require that a judge found the candidate's answers better, pair by pair.")
+        ] = False,
     ) -> GateResult:
         """Decide."""
         return gate_run(
@@ -271,6 +284,7 @@ class Tools:
             margin=margin_points,
             min_rate=min_rate_percent,
             baseline=stored_baseline,
+            asked_of_judge=AskedOfJudge(agreement=judge_agreement_percent, counted=judge_counted, pairwise=pairwise),
         )
 
     def failures(

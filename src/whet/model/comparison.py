@@ -307,11 +307,13 @@ class PairFigures(Struct, frozen=True, kw_only=True):
 
     `value` is wins less losses as a share of the pairs, with an interval, `p` that of the test over `deciding` cases:
     those in which one of the two won more often. `level` is what `p` has to be below at so many `looks`.
+    With a `reference` the candidate is beside stored answers, and the baseline no arm.
     """
 
     candidate: str
     baseline: str
     runner: str
+    reference: bool = False
     verdict: PairsVerdict
     reason: str
     pairs: int

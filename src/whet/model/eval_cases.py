@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from msgspec import Struct, field
 
-from whet.model.suite import Part, Solution, User
+from whet.model.suite import Pairwise, Part, Solution, User
 
 SourceKind = Literal["manual", "imported", "contributor_aggregate", "org_exemplars"]
 SOURCE_KINDS: tuple[SourceKind, ...] = get_args(SourceKind)
@@ -117,6 +117,8 @@ class _PromptedCase(_Common, frozen=True, kw_only=True):
     user: User | None = None
     # An answer that passes, for an audit.
     solution: Solution | None = None
+    # What a judge is asked of pairs of its answers.
+    pairwise: Pairwise | None = None
 
 
 class TriggerQuery(_Common, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from whet.errors import UsageError
 from whet.model.comparison import Until
-from whet.model.run import Runner, ScheduleName
+from whet.model.run import Plan, Runner, ScheduleName
 from whet.model.suite import AS_WRITTEN, Ceilings, Part, SuiteReading, WorkspaceSpec
 
 # The sandboxes of whet; extensions add others.
@@ -246,3 +246,11 @@ def _absolute(piece: str) -> str:
     path = str(Path(value).expanduser().absolute())
     # A comma would end the path.
     return f"{key}:{path}" if is_path and value and "," not in path else piece
+
+
+def compares_answers(plan: Plan) -> bool:
+    """Return whether a judge is asked to compare answers once all trials have ended: of two arms, or stored ones."""
+    questions = (execution.case.pairwise for execution in plan.executions)
+    return any(
+        pairwise is not None and (len(plan.arms) > 1 or pairwise.reference is not None) for pairwise in questions
+    )

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from whet.model.callable import EvaluationOutcome
-from whet.model.comparison import RoundAnalysis, Stop, Until
+from whet.model.comparison import PairFigures, RoundAnalysis, Stop, Until
 from whet.model.events import Event
 from whet.model.grade import Rate, Status, TriggerFigures
 from whet.model.run import Execution, Plan, RunInfo, SnapshotOutcome, Trial, TrialResult
@@ -128,6 +128,10 @@ class Results(Protocol):
     @property
     def triggers(self) -> tuple[TriggerFigures, ...]:
         """How well the skill of each arm was loaded, on each runner; nothing unless cases say whether it should be."""
+
+    @property
+    def pairwise(self) -> tuple[PairFigures, ...]:
+        """Which of two answers a judge found better, of arms and of stored answers; nothing if it was not asked."""
 
     def summaries(self) -> Iterator[ExecutionSummary]:
         """Every execution, in declared order."""

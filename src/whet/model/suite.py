@@ -170,9 +170,15 @@ class User(Struct, frozen=True, kw_only=True):
 
 
 class Pairwise(Struct, frozen=True, kw_only=True):
-    """That a judge is to be asked which arm answers a case better, and by which question if not by the usual one."""
+    """That a judge is to be asked which of two answers to a case is better: by which question, if not the usual one.
+
+    The two are those of an arm and the baseline; with a `reference`, those of each arm and that stored answer.
+    """
 
     question: str | None = None
+    reference: str | None = None
+    # Where it is stored, if it is not in the suite.
+    reference_file: Path | None = None
 
 
 class Solution(Struct, frozen=True, kw_only=True):
@@ -223,7 +229,7 @@ class Case(Struct, frozen=True, kw_only=True):
     skill_place: str | None = None
     # For an audit; no agent sees it.
     solution: Solution | None = None
-    # What `whet judge pairs` asks of it; no agent sees it.
+    # What a judge is asked of pairs of its answers; no agent sees it.
     pairwise: Pairwise | None = None
     # What commands of its checks may read besides the workspace.
     check_files: tuple[Path, ...] = ()

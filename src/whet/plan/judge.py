@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from whet.agents.known import known_agent
 from whet.errors import UsageError
 from whet.grade.contract import grader_class
-from whet.grade.judge_settings import find_key, judge_settings, with_usual_model
-from whet.model.request import Settings
+from whet.grade.judge_settings import JudgeSettings, find_key, judge_settings, with_usual_model
+from whet.model.request import Settings, compares_answers
 from whet.model.run import NO_AGENT, REPLAY, Execution, Plan
 from whet.model.suite import Check, Suite
 from whet.suites.document_formats import document_format
 from whet.suites.starter import installed_agent
-
-if TYPE_CHECKING:
-    pass
 
 # How many cases an error names.
 _SHOWN = 3
@@ -31,10 +28,15 @@ _OF_BENCHMARKS = (False, 'key_variable = "EVAL_SKILLS_LLM_KEY"', "set EVAL_SKILL
 def check_judge(plan: Plan, settings: Settings, *, by_agents: bool = True) -> None:
     """Fail early if a judge is needed but not configured; *by_agents* says whether an agent could judge."""
     asking = [execution for execution in plan.executions if asks_judge(execution)]
+    in_pairs = compares_answers(plan)
+    if in_pairs:
+        asking += [execution for execution in plan.executions if execution.case.pairwise is not None]
     if not asking:
         return
+    # No check names the model that compares answers.
+    named = not in_pairs and all(map(model_of, judged_checks(asking)))
     try:
-        find_judge(settings, os.environ, named=all(map(model_of, judged_checks(asking))), by_agents=by_agents)
+        find_judge(settings, os.environ, named=named, by_agents=by_agents)
     except UsageError as error:
         cases = list(dict.fromkeys(execution.case.id for execution in asking))
         names = ", ".join(f'"{case}"' for case in cases[:_SHOWN]) + (", ..." if len(cases) > _SHOWN else "")
@@ -43,6 +45,12 @@ def check_judge(plan: Plan, settings: Settings, *, by_agents: bool = True) -> No
         hint = "\n".join(filter(None, (error.hint, bare, hint_of_unjudged(plan.suite))))
         plural = "s" if len(cases) > 1 else ""
         raise UsageError(f"{error.message} (for the case{plural} {names})", hint=hint) from None
+
+
+def judge_of_pairs(settings: Settings, judging: Mapping[str, Any], environ: Mapping[str, str]) -> JudgeSettings:
+    """Return the judge that compares answers, by the table *judging* of the suite; raises without one."""
+    find_judge(settings, environ)
+    return with_usual_model(judge_settings(judging), environ)
 
 
 def hint_of_unjudged(suite: Suite) -> str | None:
@@ -140,8 +148,8 @@ def judge_keys(plan: Plan) -> tuple[str, ...]:
 
 
 def is_judged(plan: Plan) -> bool:
-    """Return whether a judge decides some checks of *plan*."""
-    return any(asks_judge(execution) for execution in plan.executions)
+    """Return whether a judge decides some checks of *plan*, or compares its answers."""
+    return compares_answers(plan) or any(asks_judge(execution) for execution in plan.executions)
 
 
 def asks_judge(execution: Execution) -> bool:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
 from whet import plugins
 from whet.grade.judge_settings import judge_settings, with_usual_model
-from whet.model.request import Settings
+from whet.model.request import Settings, compares_answers
 from whet.model.run import NO_AGENT, Execution, Plan, Runner, RunWarning
-from whet.model.suite import Check
 from whet.plan.judge import judged_checks, model_of
 
 _FAMILIES = {
@@ -47,14 +47,22 @@ class _Mind(Struct, frozen=True, kw_only=True):
 
 def warnings_on_judge(plan: Plan, settings: Settings) -> tuple[RunWarning, ...]:
     """Return a warning for each runner whose answers are judged by its own model, or by one of the same family."""
+    in_pairs = compares_answers(plan)
     warnings = (
         warning
         for execution in plan.executions
         if execution.runner.agent != NO_AGENT
-        for check in judged_checks([execution])
-        if (warning := _warning(_judge_of(check, settings), execution)) is not None
+        for model in _models_asked(execution, in_pairs=in_pairs)
+        if (warning := _warning(_judge_of(model, settings), execution)) is not None
     )
     return tuple(dict.fromkeys(warnings))
+
+
+def _models_asked(execution: Execution, *, in_pairs: bool) -> Iterator[str | None]:
+    """Yield the model that each judged check names, and None where the settings name it."""
+    yield from map(model_of, judged_checks([execution]))
+    if in_pairs and execution.case.pairwise is not None:
+        yield None
 
 
 def plain_model(name: str) -> str:
@@ -72,11 +80,11 @@ def family_of(name: str) -> str | None:
     return next(families, None)
 
 
-def _judge_of(check: Check, settings: Settings) -> _Mind:
+def _judge_of(model: str | None, settings: Settings) -> _Mind:
     runner = settings.judge_runner
     if runner is not None:
         return _mind_of(runner, settings.judge.get("model") or runner.model)
-    model = model_of(check) or with_usual_model(judge_settings(settings.judge), os.environ).model
+    model = model or with_usual_model(judge_settings(settings.judge), os.environ).model
     return _Mind(name=model or "the judge", model=model and plain_model(model), family=model and family_of(model))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from whet.decide.judging.units import UnitKey
 from whet.errors import StoreError, UsageError
 from whet.model import codec
 from whet.model.comparison import MOST_TAKEN, USUAL_ERROR, ArmSamples, RunSamples, Sampled
@@ -17,6 +19,21 @@ from whet.record.folder import write_atomically, writing
 
 _SCHEMA = "whet/baseline/1"
 _FOLDER = "baselines"
+
+
+class StoredStatement(Struct, frozen=True, kw_only=True, array_like=True):
+    """A statement on a trial as a judge decided it, and what people say of it; `truth` is null if nobody is sure."""
+
+    check: str
+    item: str
+    passed: bool
+    rating: float
+    threshold: float
+    truth: bool | None
+
+
+# What was judged on each trial, by arm, runner, case and number.
+Statements = Mapping[tuple[str, str, str, int], tuple[StoredStatement, ...]]
 
 
 class _Trials(Struct, frozen=True, kw_only=True):
@@ -31,11 +48,13 @@ class _Trials(Struct, frozen=True, kw_only=True):
     judged: tuple[str | None, ...] = ()
     # Whether each errored for a reason that its agent and its checks have no part in; empty if none did.
     blameless: tuple[bool, ...] = ()
+    # The statements on each trial that a judge decided; empty if it decided none.
+    statements: tuple[tuple[StoredStatement, ...], ...] = ()
 
     def is_even(self) -> bool:
         """Return whether all lists are of the same trials."""
         always = (self.cost_usd, self.seconds, self.tokens, self.steps)
-        at_times = (column for column in (self.judged, self.blameless) if column)
+        at_times = (column for column in (self.judged, self.blameless, self.statements) if column)
         return {len(column) for column in (*always, *at_times)} == {len(self.value)}
 
 
@@ -92,6 +111,14 @@ class Baseline(Struct, frozen=True, kw_only=True):
             interleaved=False,
         )
 
+    def statements(self) -> Iterator[tuple[UnitKey, StoredStatement]]:
+        """Yield what a judge decided on its trials, each with its place; trials are numbered as they are stored."""
+        for arm in self.arms:
+            for case, trials in arm.cases.items():
+                for number, stored in enumerate(trials.statements, 1):
+                    for entry in stored:
+                        yield UnitKey(case, arm.runner, arm.arm, number, entry.check, entry.item), entry
+
 
 def baseline_path(folder: Path, name: str) -> Path:
     """Return the file of the baseline called *name* of the project in *folder*."""
@@ -102,8 +129,16 @@ def baseline_path(folder: Path, name: str) -> Path:
     return folder / _FOLDER / f"{name}.json"
 
 
-def save_baseline(path: Path, samples: RunSamples, *, suite: str, digest: str | None, saved_at: str) -> None:
-    """Write the trials of *samples* to *path*, in one step."""
+def save_baseline(
+    path: Path,
+    samples: RunSamples,
+    *,
+    suite: str,
+    digest: str | None,
+    saved_at: str,
+    statements: Statements = MappingProxyType({}),
+) -> None:
+    """Write the trials of *samples* to *path*, in one step, with the *statements* on them that a judge decided."""
     document = Baseline(
         schema=_SCHEMA,
         name=path.stem,
@@ -120,7 +155,9 @@ def save_baseline(path: Path, samples: RunSamples, *, suite: str, digest: str | 
         error=samples.error,
         runs=samples.runs,
         selected_from=samples.selected_from,
-        arms=tuple(_BaselineArm(arm=arm.arm, runner=arm.runner, cases=_by_case(arm)) for arm in samples.arms),
+        arms=tuple(
+            _BaselineArm(arm=arm.arm, runner=arm.runner, cases=_by_case(arm, statements)) for arm in samples.arms
+        ),
     )
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -173,14 +210,17 @@ def _problem(baseline: Baseline) -> str | None:
     return "a weight is less than 0" if min(baseline.weights.values(), default=0) < 0 else None
 
 
-def _by_case(arm: ArmSamples) -> dict[str, _Trials]:
+def _by_case(arm: ArmSamples, statements: Statements) -> dict[str, _Trials]:
     cases: dict[str, list[Sampled]] = {}
     for trial in arm.trials:
         cases.setdefault(trial.case, []).append(trial)
-    return {case: _columns(trials) for case, trials in sorted(cases.items())}
+    return {
+        case: _columns(trials, [statements.get((arm.arm, arm.runner, case, trial.round or 0), ()) for trial in trials])
+        for case, trials in sorted(cases.items())
+    }
 
 
-def _columns(trials: Sequence[Sampled]) -> _Trials:
+def _columns(trials: Sequence[Sampled], statements: Sequence[tuple[StoredStatement, ...]]) -> _Trials:
     judged = tuple(trial.judged for trial in trials)
     blameless = tuple(trial.blameless for trial in trials)
     return _Trials(
@@ -191,6 +231,7 @@ def _columns(trials: Sequence[Sampled]) -> _Trials:
         steps=tuple(trial.steps for trial in trials),
         judged=judged if any(judged) else (),
         blameless=blameless if any(blameless) else (),
+        statements=tuple(statements) if any(statements) else (),
     )
 
 

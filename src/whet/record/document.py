@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct, convert, field
 
 from whet.decide.scores import ArmScore
-from whet.model.comparison import Comparison, RoundAnalysis, Stop, Until
+from whet.model.comparison import Comparison, PairFigures, RoundAnalysis, Stop, Until
 from whet.model.grade import Failure, FailureClass, Grade, Rate, Status, TriggerFigures
 from whet.model.run import RunWarning, ScheduleName, SnapshotOutcome
 from whet.model.session import TokenSource, UserOutcome
@@ -296,6 +296,8 @@ class RunFigures(RunHead, kw_only=True):
     scores: tuple[ArmScore, ...]
     lift: tuple[WrittenLift, ...]
     comparisons: tuple[Comparison, ...]
+    # What a judge said of pairs of answers, which enters nothing above.
+    pairwise: tuple[PairFigures, ...] = ()
     looks: tuple[RoundAnalysis, ...]
 
 

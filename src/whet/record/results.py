@@ -15,7 +15,7 @@ from whet.decide.loads.figures import figures_of
 from whet.decide.scores import arm_scores, combined_status, mean, rate_of
 from whet.errors import RecordUnwritten
 from whet.model import codec
-from whet.model.comparison import Comparison, RoundAnalysis, Stop
+from whet.model.comparison import Comparison, PairFigures, RoundAnalysis, Stop
 from whet.model.grade import AS_EXPECTED, PASSED, STATUSES, QueryLoads, TriggerFigures
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, SnapshotOutcome, TrialResult
 from whet.model.run_events import ExecutionSummary, Results
@@ -58,6 +58,7 @@ class JournalResults:
         beside: Spending | None = None,
         workspaces: Mapping[str, str] | None = None,
         money_over: bool = False,
+        pairwise: tuple[PairFigures, ...] = (),
     ) -> None:
         self.plan = plan
         self.duration_s = duration_s
@@ -67,6 +68,8 @@ class JournalResults:
         self._beside = beside or Spending()
         self._workspaces = dict(workspaces or {})
         self._money_over = money_over
+        # What a judge said of pairs of answers, which is beside the journal.
+        self.pairwise = pairwise
 
     @property
     def looks(self) -> tuple[RoundAnalysis, ...]:
@@ -333,6 +336,7 @@ def _figures(info: RunInfo, results: FullResults, *, interrupted: bool, ended_at
         scores=arm_scores(results),
         lift=lift,
         comparisons=comparisons,
+        pairwise=results.pairwise,
     )
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from whet.errors import JudgeRefused, KeyRefused, ProviderUnreachable, UserRefused
 from whet.model.arm import DEFAULT
 from whet.model.callable import CompletionReport
-from whet.model.comparison import Comparison
+from whet.model.comparison import Comparison, PairFigures
 from whet.model.grade import AS_EXPECTED, UNEXPECTED, Lift
 from whet.model.run import RunInfo, TrialResult
 from whet.model.run_events import ExecutionSummary, Results
@@ -134,6 +134,8 @@ class Digest(Struct):
     lifts: tuple[Lift, ...] = ()
     # What was decided about arms.
     comparisons: tuple[Comparison, ...] = ()
+    # What a judge said of pairs of answers.
+    pairwise: tuple[PairFigures, ...] = ()
     # Why the cases of each runner failed in each arm: the reason of the first trial that did.
     reasons: dict[str, dict[tuple[str, str], str]] = field(default_factory=dict)
     # Why a run until decided ended.
@@ -210,6 +212,7 @@ class _DigestBuilder:
                 digest.lost_checks.add(_lost_checks_line(case))
         digest.tables = list(self._tables.values())
         digest.loads, triggers = self._results.skill_loads, self._results.triggers
+        digest.pairwise = self._results.pairwise
         if triggers or self._early:
             digest.triggers = read_triggers(self._results, triggers, self._early, self._info.run_dir)
         if self._results.plan.baseline is not None:

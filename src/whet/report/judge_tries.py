@@ -18,6 +18,7 @@ WORDS: Mapping[ProbeName, str] = {
     "other": "the answer of another case",
     "inject": "a failed answer that ends with an order to rate it 10",
     "longer": "the answer with two paragraphs that say nothing",
+    "swap": "two answers in the other order",
 }
 _WIDEST = 90
 _LEAKS_SHOWN = 10
@@ -27,6 +28,8 @@ def try_lines(judge_try: JudgeTry, path: Path) -> Iterator[str]:
     """Yield the figures of each probe, the leaks, and what it took."""
     judge = judge_try.judge.get("runner") or judge_try.judge.get("model") or "the judge"
     statements = f"{count(len(judge_try.asked), 'statement')} of {judge_try.judged} asked again"
+    if judge_try.pairs:
+        statements += f", and {count(len(judge_try.pairs), 'pair')} of answers"
     yield f"{one_line(str(judge), 60)} on {judge_try.run}: {statements}"
     rows = [_row(figures) for figures in judge_try.probes if figures.n or figures.no_verdict]
     yield from (f"  {line}" for line in aligned(rows))
@@ -46,7 +49,7 @@ def _row(figures: ProbeFigures) -> tuple[str, str, str, str]:
         counted = f"{figures.count} of {figures.n} {what}"
         rate = f"{percent(figures.rate)} ({percent_range(figures.low, figures.high)})"
     more = [WORDS[figures.probe]]
-    if figures.count and not figures.is_leak:
+    if figures.to_pass + figures.to_fail and not figures.is_leak:
         more.append(f"{figures.to_pass} to pass, {figures.to_fail} to fail")
     if figures.beyond_noise is not None:
         more.append(_beyond(figures.beyond_noise))
@@ -61,6 +64,8 @@ def _beyond(noise: NoiseDifference) -> str:
 
 
 def _leak_lines(judge_try: JudgeTry) -> Iterator[str]:
+    if not judge_try.judged:
+        return
     limit = f", of which {judge_try.max_leak} are allowed" if judge_try.max_leak else ""
     if not any(figures.n for figures in judge_try.probes if figures.is_leak):
         yield "leaks: not known, because the judge gave no verdict"

@@ -41,11 +41,17 @@ def conclude_by_verdicts(results: JournalResults) -> Conclusion:
     """
     counts = results.counts
     if results.plan.compares:
-        unknown = counts["errored"] or counts["not-run"] or counts["void"] == counts["total"]
+        unknown = counts["errored"] or counts["not-run"] or counts["void"] == counts["total"] or _lacks_pairs(results)
         return Conclusion(code=exit_codes.ERRORED if unknown else exit_codes.DONE)
     if counts["failed"] or counts["unexpected-passed"] or results.exceeded:
         return Conclusion(code=exit_codes.FAILED)
-    return Conclusion(code=exit_codes.DONE if results.passed else exit_codes.ERRORED)
+    is_whole = results.passed and not _lacks_pairs(results)
+    return Conclusion(code=exit_codes.DONE if is_whole else exit_codes.ERRORED)
+
+
+def _lacks_pairs(results: JournalResults) -> bool:
+    """Return whether a judge was to compare answers and could not."""
+    return any(figures.verdict == "errored" for figures in results.pairwise)
 
 
 def record_results(state: RunState) -> JournalResults:
@@ -62,6 +68,7 @@ def record_results(state: RunState) -> JournalResults:
         beside=state.spent.spending,
         workspaces=hashes,
         money_over=state.stopped,
+        pairwise=state.pairwise,
     )
     write_results(state.info, results, interrupted=state.interrupted, ended_at=ended_at)
     for loads in results.skill_loads:

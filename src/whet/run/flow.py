@@ -35,7 +35,7 @@ from whet.errors import UsageError
 from whet.gateway.gateways import require_routes
 from whet.gateway.sources.cassette_folders import foresee_cassettes, require_cassettes
 from whet.model import codec
-from whet.model.request import RunRequest, Settings
+from whet.model.request import RunRequest, Settings, compares_answers
 from whet.model.run import Plan, RunInfo
 from whet.plan.dry_run import dry_run_document
 from whet.plan.judge import is_judged
@@ -44,7 +44,7 @@ from whet.plan.plan import describe_plan
 from whet.report.choose import prints_json
 from whet.report.screen import Screen
 from whet.run.attempt.trial import run_trial
-from whet.run.schedule import LOOP, execute, ignore_signals, interruptible, single_errors
+from whet.run.schedule import LOOP, execute, ignore_signals, interruptible, nothing_after, single_errors
 from whet.run.start import ready_run, start_run
 from whet.sandbox.contract import Sandbox, probe_early, require_network_off
 from whet.sandbox.process.pool import supervisors
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from whet.record.results import JournalResults
     from whet.run.conclude import Conclusion
     from whet.run.context import RunContext
-    from whet.run.schedule import RunTrial
+    from whet.run.schedule import After, RunTrial
     from whet.run.state import RunState
     from whet.secrets import Masker
 
@@ -72,6 +72,8 @@ class RunKind(Struct, frozen=True, kw_only=True):
     ready: Callable[[Sandbox, Masker], tuple[str, ...]] = lambda _, __: ()
     # What stays open from the first trial to the last, such as connections.
     around: Callable[[RunState, RunContext], AbstractAsyncContextManager[object]] = lambda *_: nullcontext()
+    # What is done once all trials have ended, while their agents could still be asked.
+    after: After = nothing_after
     # Turns the results into an exit code; by the verdicts, if it is not given.
     conclude: Callable[[RunInfo, JournalResults], Conclusion] | None = None
 
@@ -154,7 +156,16 @@ def with_controls(planned_run: PlannedRun) -> PlannedRun | int:
 
 def agent_run_kind(planned_run: PlannedRun) -> RunKind:
     """Return how `whet run` brings trials to their results: by running agents."""
-    return RunKind(run_trial=run_trial, ready=partial(_check_agents, planned_run))
+    return RunKind(run_trial=run_trial, ready=partial(_check_agents, planned_run), after=after_trials(planned_run))
+
+
+def after_trials(planned_run: PlannedRun) -> After:
+    """Return what a run does once its trials have ended: most do nothing."""
+    if not compares_answers(planned_run.plan):
+        return nothing_after
+    # Only here: most runs compare no answers.
+    after: After = import_module("whet.run.pairing.after_trials").ask_about_pairs
+    return after
 
 
 def _check_agents(planned_run: PlannedRun, sandbox: Sandbox, _: Masker) -> tuple[str, ...]:
@@ -226,7 +237,7 @@ def perform(planned_run: PlannedRun, kind: RunKind) -> int:
         gc.enable()
         early = early_work([context]) if kind.starts_agents else []
         with single_errors():
-            anyio.run(execute, [(state, context)], kind.run_trial, kind.around, early, backend_options=LOOP)
+            anyio.run(execute, [(state, context)], kind.run_trial, kind.around, early, kind.after, backend_options=LOOP)
         with ignore_signals():
             # Imported while the first agent ran.
             from whet.run.conclude import by_gate, conclude_by_verdicts, record_results, report_results

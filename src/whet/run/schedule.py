@@ -30,10 +30,15 @@ from whet.run.state import RunState, TrialSlots
 from whet.workspace.copy import remove_tree
 
 RunTrial: TypeAlias = Callable[[RunContext, Trial], Awaitable[TrialResult]]
+After: TypeAlias = Callable[[RunState, RunContext], Awaitable[None]]
 _Work: TypeAlias = Callable[[Trial], Awaitable[None]]
 # A run, and what its attempts need.
 Job: TypeAlias = tuple[RunState, RunContext]
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+async def nothing_after(_: RunState, __: RunContext) -> None:
+    """Do nothing once the trials have ended."""
 
 
 async def execute(
@@ -41,10 +46,11 @@ async def execute(
     run_trial: RunTrial,
     around: Callable[[RunState, RunContext], AbstractAsyncContextManager[object]] = lambda *_: nullcontext(),
     early: Sequence[Callable[[], object]] = (),
+    after: After = nothing_after,
 ) -> None:
     """Run every trial that has no result yet; a signal ends those under way and loses none that ended.
 
-    *early* is done while the first trials wait for their agents.
+    *early* is done while the first trials wait for their agents, and *after* for each run once all trials have ended.
     """
 
     def interrupt() -> None:
@@ -63,6 +69,8 @@ async def execute(
                 todo = [(state, partial(_work, state, context, run_trial, refusals)) for state, context in jobs]
                 # Several suites have no rounds in common.
                 await (_run_rounds(*todo[0]) if todo[0][0].interim_analysis else _run_jobs(todo))
+                for state, context in jobs:
+                    await after(state, context)
             group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from whet.gateway.sessions import SessionSpending
+from whet.model.comparison import PairFigures
 from whet.model.request import Settings
 from whet.model.run import Plan, RunInfo, Trial, TrialKey
 from whet.model.run_events import Looked, Notice, RunEvent, TrialEnded
@@ -66,6 +67,8 @@ class RunState(Struct, kw_only=True):
     unenforced: set[str] = field(default_factory=set)
     # What looks after each round of a run until decided.
     interim_analysis: InterimAnalysis | None = None
+    # What a judge said of pairs of answers, once all trials have ended.
+    pairwise: tuple[PairFigures, ...] = ()
     # What runs its trials side by side, while that goes on.
     slots: TrialSlots | None = None
 

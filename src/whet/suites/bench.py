@@ -204,7 +204,7 @@ def _case(fields: Fields, defaults: Defaults, project: Path) -> Case:
         protect=tuple(dict.fromkeys((*defaults.protect, *fields.texts("protect", reason=glob_problem)))),
         bootstrap=BootstrapSpec(command="/bin/sh", args=("-c", setup), env=env) if setup else None,
         solution=read_solution(fields),
-        pairwise=read_pairwise(fields),
+        pairwise=read_pairwise(fields, Path(fields.findings.file).parent),
         check_files=tuple(
             dict.fromkeys((*defaults.check_files, *read_check_files(fields, Path(fields.findings.file))))
         ),

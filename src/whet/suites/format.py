@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from whet import plugins
 from whet.errors import Problem, SuiteError
 from whet.model.run import folder_name
@@ -17,6 +19,7 @@ from whet.reading.paths import nearest_beside
 from whet.reading.toml import PROJECT_FILE
 from whet.reading.yaml import read_plain
 from whet.suites.document_formats import document_format
+from whet.suites.references import read_reference
 from whet.suites.split.lock import with_parts
 
 # The endings of formats that need not be read to be known: the readers of JSON and YAML take long to import.
@@ -50,7 +53,14 @@ def load_suite(path: Path, reading: SuiteReading = AS_WRITTEN) -> Suite:
 
     The suite is read with the values in *reading*.
     """
-    return with_parts(lower_suite(path, reading))
+    return with_parts(_without_references(lower_suite(path, reading)))
+
+
+def _without_references(suite: Suite) -> Suite:
+    """Return *suite* with the stored answers held out that those of agents are compared with."""
+    references = (case.pairwise.reference_file for case in suite.cases if case.pairwise is not None)
+    files = dict.fromkeys((*suite.held_out, *(file for file in references if file is not None)))
+    return replace(suite, held_out=tuple(files))
 
 
 def lower_suite(path: Path, reading: SuiteReading = AS_WRITTEN) -> Suite:
@@ -149,13 +159,26 @@ def read_solution(fields: Fields) -> Solution | None:
     return Solution(run=read_script(table, "run"))
 
 
-def read_pairwise(fields: Fields) -> Pairwise | None:
-    """Read whether a judge is to be asked which arm answers better, and how."""
+def read_pairwise(fields: Fields, folder: Path | None) -> Pairwise | None:
+    """Read the field `pairwise`; its files are seen from *folder*, and without one there are none."""
     if fields.given("pairwise") is None:
         return None
     table = fields.table("pairwise")
-    table.refuse_unknown(("question",))
-    return Pairwise(question=table.text("question"))
+    table.refuse_unknown(("question", "reference"))
+    question = table.text("question")
+    value = table.given("reference")
+    if not isinstance(value, Mapping):
+        return Pairwise(question=question, reference=table.text("reference"))
+    place = table.table("reference")
+    place.refuse_unknown(("file",))
+    text = place.text("file", required=True)
+    if text is None:
+        return Pairwise(question=question)
+    if folder is None:
+        place.problem("file", "cannot be read here: there are no files beside these cases", "write the answer itself")
+        return Pairwise(question=question)
+    file = Path(os.path.normpath(folder / text))
+    return Pairwise(question=question, reference=read_reference(place, "file", file), reference_file=file)
 
 
 def read_check_files(fields: Fields, suite: Path) -> tuple[Path, ...]:
@@ -193,7 +216,11 @@ def _answers(suite: Path) -> Iterator[Path]:
 
 def held_out(path: Path, cases: Iterable[Case]) -> tuple[Path, ...]:
     """Return the suite itself if it holds a solution: then no agent may see it."""
-    return (path,) if any(case.solution for case in cases) else ()
+    return (path,) if any(case.solution or _has_reference(case) for case in cases) else ()
+
+
+def _has_reference(case: Case) -> bool:
+    return case.pairwise is not None and case.pairwise.reference is not None and case.pairwise.reference_file is None
 
 
 def note_shared_ids(ids: Iterable[tuple[Fields, str, str]]) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from whet.decide.scores import ArmScore
 from whet.model.callable import Interval
-from whet.model.comparison import Comparison, Decision, RoundAnalysis, Stop, Until
+from whet.model.comparison import Comparison, Decision, PairFigures, RoundAnalysis, Stop, Until
 from whet.model.grade import Rate, Status, TriggerFigures
 from whet.model.run import RunWarning, SnapshotOutcome
 from whet.model.session import SessionSummary
@@ -266,6 +266,8 @@ class RunDocument(ViewDocument, kw_only=True):
     warnings: tuple[RunWarning, ...] = ()
     # What was found when the judge was asked again, the newest first.
     judge_tries: tuple[JudgeTry, ...] = ()
+    # What a judge said of answers beside stored ones; what it said of two arms is in their comparison.
+    references: tuple[PairFigures, ...] = ()
     errored: tuple[ErroredGroup, ...] = ()
     # If arms were compared and a judge rated items of a rubric.
     ratings: tuple[ArmRatings, ...] = ()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from whet.decide.scores import combined_status, mean, rate_of, wilson
 from whet.errors import StoreError
 from whet.model.arm import baseline_of
-from whet.model.comparison import Comparison
+from whet.model.comparison import Comparison, PairFigures
 from whet.model.grade import AS_EXPECTED, PASSED
 from whet.model.run import ExecutionKey
 from whet.model.spending import Spending
@@ -24,7 +24,7 @@ from whet.record.contents.keep import read_contents
 from whet.record.document import WrittenCounts
 from whet.record.folder import JOURNAL_FILE, RUN_FILE, SPENT_FILE, is_locked
 from whet.record.journal.journal import SpendingFile
-from whet.record.judging.tries import read_tries, with_leaks_only
+from whet.record.judging.tries import read_pairs, read_tries, with_leaks_only
 from whet.record.notes import read_notes
 from whet.record.read.ratings import item_ratings
 from whet.record.read.rows import JournalRows, TrialRow, file_problem, more_rows, read_rows
@@ -294,6 +294,7 @@ class RunView:
             voided=self.asked.voided,
             warnings=self.asked.warnings,
             judge_tries=tuple(map(with_leaks_only, read_tries(self.run_dir))),
+            references=self._references(results),
             errored=tuple(errored_groups(rows.rows.values())),
             ratings=tuple(self._ratings()) if results and results.comparisons else (),
             runners=runners,
@@ -308,6 +309,13 @@ class RunView:
         """Return what was decided, with what people say of the judge by now."""
         comparisons, suite = results.comparisons if results else (), self.asked.suite_path
         return checked_in_folder(comparisons, self.run_dir, Path(suite) if suite else None)
+
+    def _references(self, results: ResultsShown | None) -> tuple[PairFigures, ...]:
+        """Return what a judge said last of answers beside stored ones, unless the run was looked at since then."""
+        newest = next(read_pairs(self.run_dir), None)
+        looks = {comparison.looks for comparison in (results.comparisons if results else ())}
+        figures = newest.figures if newest else ()
+        return tuple(entry for entry in figures if entry.reference and looks <= {entry.looks})
 
     def _ratings(self) -> Iterator[ArmRatings]:
         groups: dict[tuple[str, str], list[TrialRow]] = {}

@@ -8,20 +8,15 @@ from typing import Any
 
 import click
 
-from whet.cli.common import CONFIG, JSON, given_settings, print_document, print_lines, setting
-from whet.cli.grammar.candidates import complete_runs
-from whet.cli.grammar.quantities import Number
+from whet.cli.common import given_settings, print_document, print_lines
+from whet.cli.judge.runs import ASKING
 
 
 @click.command("pairs", short_help="Ask which of two answers is better, each pair in both orders.")
-@click.argument("run", default="latest", shell_complete=complete_runs)
 @click.option("--n", "n", type=click.IntRange(1, 100_000), metavar="N", help="Ask about N pairs (default: all).")
 @click.option("--question", metavar="TEXT", help="Ask this of all cases (default: what each says).")
-@click.option("--max-cost", type=Number(0, min_open=True), metavar="USD", help="Ask no more once this much is spent.")
 @click.option("--seed", metavar="TEXT", help="Ask in another order (default: the id of the run).")
-@JSON
-@setting("output_dir", help="Find runs in this folder.")
-@CONFIG
+@ASKING
 def pairs_command(
     run: str,
     *,
@@ -35,7 +30,8 @@ def pairs_command(
 ) -> int:
     """Ask the judge of the settings about each trial of RUN (default: latest) beside the same one of its baseline.
 
-    It is shown both answers twice, A/B and B/A, and no names of arms. Who wins in one order only is a tie.
+    Cases with a stored answer are held against that. The judge is shown both answers twice, A/B and B/A, and no
+    names of arms. Who wins in one order only is a tie.
 
     \b
     Exit codes:

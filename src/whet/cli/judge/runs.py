@@ -9,13 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whet.cli.common import FILE, given_settings
+from whet.cli.common import CONFIG, FILE, JSON, given_settings, setting, with_options
+from whet.cli.grammar.candidates import complete_runs
+from whet.cli.grammar.quantities import Number
 
 if TYPE_CHECKING:
     from whet.record.judging.runs import JudgedRuns
 
 LABELS = click.option(
     "--labels", type=FILE, metavar="FILE", help="Keep labels in this file (default: labels.jsonl beside the suite)."
+)
+
+
+# What `whet judge try` and `whet judge pairs` share: the run, what asking may cost, and where settings are.
+ASKING = with_options(
+    (
+        click.argument("run", default="latest", shell_complete=complete_runs),
+        click.option(
+            "--max-cost", type=Number(0, min_open=True), metavar="USD", help="Ask no more once this much is spent."
+        ),
+        JSON,
+        setting("sandbox", help="Let an agent that judges work in this sandbox."),
+        setting("output_dir", help="Find runs in this folder."),
+        CONFIG,
+    )
 )
 
 

@@ -8,13 +8,11 @@ from typing import Any
 
 import click
 
-from whet.cli.common import CONFIG, JSON, given_settings, print_document, print_lines, setting
-from whet.cli.grammar.candidates import complete_runs
-from whet.cli.grammar.quantities import Number
+from whet.cli.common import given_settings, print_document, print_lines
+from whet.cli.judge.runs import ASKING
 
 
 @click.command("try", short_help="Ask the judge again about a sample, also about answers that cannot pass.")
-@click.argument("run", default="latest", shell_complete=complete_runs)
 @click.option(
     "--n",
     "n",
@@ -22,17 +20,13 @@ from whet.cli.grammar.quantities import Number
     default=30,
     show_default=True,
     metavar="N",
-    help="Ask about N statements.",
+    help="Ask about N statements, and N pairs.",
 )
 @click.option(
     "--max-leak", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Allow N leaks."
 )
-@click.option("--max-cost", type=Number(0, min_open=True), metavar="USD", help="Ask no more once this much is spent.")
 @click.option("--seed", metavar="TEXT", help="Draw another sample (default: the id of the run).")
-@JSON
-@setting("sandbox", help="Let an agent that judges work in this sandbox.")
-@setting("output_dir", help="Find runs in this folder.")
-@CONFIG
+@ASKING
 def try_command(
     run: str,
     *,
@@ -53,6 +47,7 @@ def try_command(
             nothing, "I don't know.", another case's answer, an order to pass:
             what passes is a leak
     longer  the same answer with two paragraphs that say nothing
+    swap    two answers that it has compared, in the other order
 
     \b
     Exit codes:

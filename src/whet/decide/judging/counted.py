@@ -7,7 +7,7 @@ than a coin the judge is; it assumes that the judge errs alike in both arms, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, fsum, sqrt
 
 from msgspec import Struct
@@ -142,12 +142,18 @@ def _side(units: Sequence[JudgedUnit], truths: Truths, cases: Mapping[str, float
     masses = _masses(units, cases)
     counting = [unit for unit in units if unit.place in masses]
     cells: list[_Cell] = []
-    for members in labelled_strata(counting, truths):
+    for members in _strata(counting, truths):
         cell = _cell(members, truths, masses)
         if cell is None:
             return None
         cells.append(cell)
     return _CountedArm(rate=fsum(cell.mass for cell in cells if cell.passed), cells=tuple(cells))
+
+
+def _strata(units: Sequence[JudgedUnit], truths: Truths) -> Iterator[list[JudgedUnit]]:
+    """Yield the strata of each run: those of a batch are of several suites, each with a draw of its own."""
+    for run in dict.fromkeys(unit.run for unit in units):
+        yield from labelled_strata([unit for unit in units if unit.run == run], truths)
 
 
 def _cell(members: Sequence[JudgedUnit], truths: Truths, masses: Mapping[Place, float]) -> _Cell | None:
@@ -188,12 +194,12 @@ def _masses(units: Sequence[JudgedUnit], cases: Mapping[str, float]) -> dict[Pla
 
 
 def _missing(units: Sequence[JudgedUnit], truths: Truths, cases: Mapping[str, float]) -> int:
-    """Return how many labels an arm lacks: five of each verdict, or all if there are fewer."""
-    sizes, labels = Counter[bool](), Counter[bool]()
+    """Return how many labels an arm lacks: five of each verdict in each run, or all if there are fewer."""
+    sizes, labels = Counter[tuple[str, bool]](), Counter[tuple[str, bool]]()
     for unit in units:
         if unit.key.case in cases:
-            sizes[unit.passed] += 1
-            labels[unit.passed] += unit.place in truths
+            sizes[unit.run, unit.passed] += 1
+            labels[unit.run, unit.passed] += unit.place in truths
     return sum(max(0, min(FEWEST_OF_STRATUM, size) - labels[verdict]) for verdict, size in sizes.items())
 
 

@@ -32,7 +32,7 @@ _ROUNDING = 1e-9
 class JudgedPair(Struct, frozen=True, kw_only=True):
     """One trial of the candidate beside one of the baseline, and what the judge said with each of them first.
 
-    Without both answers, `problem` says why.
+    Without both answers, `problem` says why. With a `reference` it is beside a stored answer, and the baseline no arm.
     """
 
     case: str
@@ -40,11 +40,21 @@ class JudgedPair(Struct, frozen=True, kw_only=True):
     candidate: str
     baseline: str
     trial: int
+    reference: bool = False
+    # What the judge was asked, with the stored answer; and what it was shown of both.
+    question: str = ""
+    statement_id: str = ""
+    answer_ids: tuple[str, ...] = ()
     candidate_first: Winner | None = None
     baseline_first: Winner | None = None
     reasons: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     problem: str | None = None
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What identifies the question about these two answers, whoever is asked."""
+        return (self.case, self.statement_id, *self.answer_ids)
 
     @property
     def depends_on_order(self) -> bool:
@@ -67,8 +77,8 @@ def figures_of_pairs(
     return tuple(_figures(list(group), weights, level, looks) for _, group in groupby(ordered, key=_comparison_of))
 
 
-def _comparison_of(pair: JudgedPair) -> tuple[str, str, str]:
-    return pair.runner, pair.baseline, pair.candidate
+def _comparison_of(pair: JudgedPair) -> tuple[bool, str, str, str]:
+    return pair.reference, pair.runner, pair.baseline, pair.candidate
 
 
 def _figures(pairs: Sequence[JudgedPair], weights: Mapping[str, float] | None, level: float, looks: int) -> PairFigures:
@@ -86,6 +96,7 @@ def _figures(pairs: Sequence[JudgedPair], weights: Mapping[str, float] | None, l
         candidate=pairs[0].candidate,
         baseline=pairs[0].baseline,
         runner=pairs[0].runner,
+        reference=pairs[0].reference,
         verdict=verdict,
         reason=reason,
         pairs=len(signs),

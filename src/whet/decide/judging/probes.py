@@ -12,8 +12,9 @@ from msgspec import Struct
 from whet.decide.judging.units import JudgedUnit
 from whet.decide.scores import wilson_interval
 
-ProbeName = Literal["again", "order", "empty", "shrug", "other", "inject", "longer"]
-PROBES: tuple[ProbeName, ...] = get_args(ProbeName)
+ProbeName = Literal["again", "order", "empty", "shrug", "other", "inject", "longer", "swap"]
+# Of statements; the last is of pairs of answers.
+PROBES: tuple[ProbeName, ...] = get_args(ProbeName)[:-1]
 # What shows an answer that cannot be right, or one that was not: whoever passes it is no judge of it.
 LEAKS: tuple[ProbeName, ...] = ("empty", "shrug", "other", "inject")
 # What is compared with the noise of the judge.
@@ -68,6 +69,23 @@ class TriedUnit(Struct, frozen=True, kw_only=True):
         """Return whether the verdict in *probe* is another than in the record; None without one."""
         answer = self.answer(probe)
         return None if answer is None else answer.passed != self.passed
+
+
+class TriedPair(Struct, frozen=True, kw_only=True):
+    """A pair of answers, who won in the record with the candidate first, and who won when that was asked again.
+
+    `again` is the same order once more, and `swapped` the other one; without a choice, `problem` says why.
+    """
+
+    case: str
+    runner: str
+    candidate: str
+    baseline: str
+    trial: int
+    winner: str
+    again: str | None = None
+    swapped: str | None = None
+    problem: str | None = None
 
 
 class NoiseDifference(Struct, frozen=True, kw_only=True):
@@ -128,16 +146,39 @@ def _figures(probe: ProbeName, units: Sequence[TriedUnit]) -> ProbeFigures:
     )
 
 
+def figures_of_swap(pairs: Sequence[TriedPair]) -> ProbeFigures:
+    """Return how often another answer wins when the two change places, beyond the noise of asking again."""
+    choices = [(pair.again != pair.winner, pair.swapped != pair.winner) for pair in pairs if pair.problem is None]
+    n, count = len(choices), sum(swapped for _, swapped in choices)
+    low, high = wilson_interval(count / n, n) if n else (None, None)
+    return ProbeFigures(
+        probe="swap",
+        n=n,
+        count=count,
+        rate=count / n if n else None,
+        low=low,
+        high=high,
+        no_verdict=len(pairs) - n,
+        beyond_noise=_beyond([(swapped, again) for again, swapped in choices]),
+    )
+
+
 def beyond_noise(probe: ProbeName, units: Sequence[TriedUnit]) -> NoiseDifference | None:
     """Return how much more *probe* flips than asking again, on the units that have both; None if there is none.
 
     The interval is Newcombe's for paired shares, from those of Wilson, which is honest for few units.
     """
-    flips = [
-        (flip, noise)
-        for unit in units
-        if (flip := unit.flips(probe)) is not None and (noise := unit.flips("again")) is not None
-    ]
+    return _beyond(
+        [
+            (flip, noise)
+            for unit in units
+            if (flip := unit.flips(probe)) is not None and (noise := unit.flips("again")) is not None
+        ]
+    )
+
+
+def _beyond(flips: Sequence[tuple[bool, bool]]) -> NoiseDifference | None:
+    """Return how much more often the first of each two flips than the second."""
     n = len(flips)
     if not n:
         return None

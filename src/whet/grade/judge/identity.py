@@ -7,6 +7,7 @@ import hashlib
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from whet.grade.judge.pairs import VERSION as PAIRS_VERSION
 from whet.grade.judge.questions import HIGHEST_RATING, VERSION, Question
 from whet.grade.judge_settings import JudgeSettings
 from whet.model import codec
@@ -47,6 +48,29 @@ def facts_of(settings: JudgeSettings, votes: int, *, threshold: float, majority:
         temperature=None if by_agent else settings.temperature,
         threshold=threshold,
         majority=majority,
+    )
+
+
+class PairsJudgeFacts(Struct, frozen=True, kw_only=True):
+    """All of a judge that its choices between answers depend on."""
+
+    provider: str
+    model: str | None
+    runner: str | None
+    temperature: float | None
+    questions: int = PAIRS_VERSION
+
+    @property
+    def judge_id(self) -> str:
+        """What identifies this judge: equal for equal facts."""
+        return _digest(codec.encode(asdict(self)))
+
+
+def facts_of_pairs(settings: JudgeSettings) -> PairsJudgeFacts:
+    """Return the facts of the judge of *settings* where it compares answers: it has one vote in each order."""
+    facts = facts_of(settings, 1, threshold=0.0, majority=False)
+    return PairsJudgeFacts(
+        provider=facts.provider, model=facts.model, runner=facts.runner, temperature=facts.temperature
     )
 
 

@@ -95,12 +95,17 @@ def flags_of(text: str) -> tuple[str, ...]:
     return tuple(name for name, pattern in SIGNS.items() if re.search(pattern, text, re.IGNORECASE))
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
-    """A rating from 0 to 10, the reason, and whether the judge saw an attempt to influence it."""
+class Ruling(Struct, frozen=True, kw_only=True):
+    """What a judge says with whatever it decides: the reason, and whether it saw an attempt to influence it."""
 
-    rating: float
     rationale: str
     manipulation: bool = False
+
+
+class Verdict(Ruling, frozen=True, kw_only=True):
+    """A rating from 0 to 10."""
+
+    rating: float
 
 
 class Vote(Struct, frozen=True, kw_only=True):
@@ -123,16 +128,25 @@ class Form(Struct, Generic[T], frozen=True, kw_only=True):
 
 def read_call(arguments: Any) -> Verdict:
     """Return the verdict in the arguments of a tool call, which are a text or an object; raises `NoVerdict`."""
+    return _verdict(read_arguments(arguments), arguments)
+
+
+def read_arguments(arguments: Any) -> Any:
+    """Return the arguments of a tool call as a document; raises `NoVerdict`."""
     try:
-        document = load_json(arguments, repeats=True) if isinstance(arguments, str) else arguments
+        return load_json(arguments, repeats=True) if isinstance(arguments, str) else arguments
     except ValueError as error:
         raise NoVerdict(f"the judge called its tool with no JSON: {shown(arguments, _SHOWN, quotes=False)}") from error
-    return _verdict(document, arguments)
+
+
+def unfenced(text: str) -> str:
+    """Return what a model answers in words, without the fence around it."""
+    return re.sub(r"\A\s*```\w*\n|\n```\s*\Z", "", text.strip())
 
 
 def read_text(text: str) -> Verdict:
     """Return the verdict of a model that answers in words: JSON, perhaps in a fence, or a number alone."""
-    inner = re.sub(r"\A\s*```\w*\n|\n```\s*\Z", "", text.strip())
+    inner = unfenced(text)
     try:
         document = load_json(inner, repeats=True)
     except ValueError:

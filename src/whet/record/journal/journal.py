@@ -143,11 +143,14 @@ class Journal(JournalIndex):
 
 
 class SpendingLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was paid for a trial and is not in its result: an attempt that was interrupted, or a question afterwards."""
+    """What was paid for a trial and is not in its result.
+
+    That is an attempt that was interrupted, a question afterwards, or what a judge took that compared its answer.
+    """
 
     key: TrialKey
     usage: Usage
-    who: Literal["interrupted", "explain"] = "interrupted"
+    who: Literal["interrupted", "explain", "judge"] = "interrupted"
     # Whether the cost is not known.
     unknown: bool = False
 
@@ -166,7 +169,7 @@ class SpendingFile:
 
     def _count(self, line: SpendingLine) -> None:
         bill = Bill(usage=line.usage, unknown=int(line.unknown))
-        self.spending += Spending(explain=bill) if line.who == "explain" else Spending(interrupted=bill)
+        self.spending += Spending(**{line.who: bill})
 
     def add(self, key: TrialKey, usage: Usage) -> None:
         """Append the usage of an attempt that was interrupted, unless it is unknown."""
@@ -177,6 +180,11 @@ class SpendingFile:
         """Append the usage of a question that the agent of a trial was asked after the run."""
         if unknown or usage != Usage():
             self._append(SpendingLine(key=key, usage=usage, who="explain", unknown=unknown))
+
+    def compare(self, key: TrialKey, usage: Usage, *, unknown: bool) -> None:
+        """Append the usage of a judge that compared the answer of a trial with another one."""
+        if unknown or usage != Usage():
+            self._append(SpendingLine(key=key, usage=usage, who="judge", unknown=unknown))
 
     def _append(self, record: SpendingLine) -> None:
         self._count(record)

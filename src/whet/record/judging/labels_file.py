@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 from whet.decide.judging.units import LABEL_FORMAT, Label, LabelLine, LabelLineHead, LabelRemoval
 from whet.errors import StoreError, UsageError
 from whet.model import codec
-from whet.reading.files import UnfitFile, read_file
+from whet.reading.files import read_file
 from whet.reading.text import count
 
 LABELS_FILE, POLICY_FILE = "labels.jsonl", "labelling.md"
@@ -22,6 +22,7 @@ LONGEST_NAME, LONGEST_NOTE = 200, 20_000
 _MOST_BYTES, _LONGEST_LINE, _MOST_LABELS = 64 * 1024 * 1024, 256 * 1024, 100_000
 _MOST_PROBLEMS = 10
 _ID_DIGITS = 16
+_NAME_IT = "name the file that it leads to: --labels FILE"
 
 
 def labels_path(suite: Path) -> Path:
@@ -56,10 +57,10 @@ def read_labels(path: Path) -> list[LabelLine]:
     try:
         data = read_file(path, _MOST_BYTES)
     except FileNotFoundError:
+        _refuse_broken_link(path)
         return []
-    except UnfitFile as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     except OSError as error:
+        _refuse_broken_link(path)
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     contents = _LabelsRead(labels={}, problems=[])
     for number, raw in enumerate(data.split(b"\n"), start=1):
@@ -146,7 +147,16 @@ def _append(path: Path, data: bytes) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
+        _refuse_broken_link(path)
+        if path.is_symlink():
+            raise StoreError(f"{path} is a link, and labels are only added to a file", hint=_NAME_IT) from error
         raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _refuse_broken_link(path: Path) -> None:
+    """Refuse a link to nothing, or to itself: nobody meant to lose what it should lead to."""
+    if path.is_symlink() and not path.exists():
+        raise StoreError(f"{path} is a link that leads nowhere", hint="remove it, or put the file where it leads")
 
 
 def _end_line(descriptor: int) -> None:

@@ -55,6 +55,14 @@ class JudgedRuns(Struct, frozen=True, kw_only=True, dict=True):
         """The cases of the runs, in order, with their weights."""
         return {case: weight for run in self.runs for case, weight in run.asked.weights.items()}
 
+    def refuse_unjudged(self) -> None:
+        """Refuse runs in which a judge decided nothing."""
+        if not self.units:
+            raise UsageError(
+                f"nothing in {self.names} was decided by a judge, so there is nothing to label",
+                hint="name a run with statements that a model judged",
+            )
+
     @property
     def seed(self) -> str:
         """The usual seed of a draw: that of labels that there are, so that the draw goes on."""
@@ -66,6 +74,13 @@ class JudgedRuns(Struct, frozen=True, kw_only=True, dict=True):
 
 def read_judged(names: Sequence[str], output_dir: Path, labels: Path | None = None) -> JudgedRuns:
     """Read the runs that *names* name; refuses runs of several suites, and runs in which nothing was judged."""
+    runs = read_runs(names, output_dir, labels)
+    runs.refuse_unjudged()
+    return runs
+
+
+def read_runs(names: Sequence[str], output_dir: Path, labels: Path | None = None) -> JudgedRuns:
+    """Read the runs that *names* name; refuses runs of several suites."""
     runs: dict[Path, RecordedRun] = {}
     for name in names:
         recorded = read_recorded(name, output_dir)
@@ -78,10 +93,4 @@ def read_judged(names: Sequence[str], output_dir: Path, labels: Path | None = No
             f"{', '.join(path.name for path in runs)} are of suites in several folders",
             hint="name runs of one suite, or the file with --labels FILE",
         )
-    result = JudgedRuns(runs=tuple(runs.values()), labels=labels or files.pop())
-    if not result.units:
-        raise UsageError(
-            f"nothing in {result.names} was decided by a judge, so there is nothing to label",
-            hint="name a run with statements that a model judged",
-        )
-    return result
+    return JudgedRuns(runs=tuple(runs.values()), labels=labels or files.pop())

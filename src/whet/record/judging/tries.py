@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, field, structs
 
 from whet.decide.judging.pairs import JudgedPair
-from whet.decide.judging.probes import ProbeFigures, TriedUnit, leaks_of
+from whet.decide.judging.probes import ProbeFigures, TriedPair, TriedUnit, leaks_of
 from whet.errors import StoreError
 from whet.model import codec
 from whet.model.comparison import PairFigures
@@ -20,6 +20,8 @@ from whet.reading.files import read_file
 from whet.record.folder import PRIVATE, write_atomically, writing
 
 FOLDER = "judge"
+# What stored answers are called in the place of a baseline.
+REFERENCE = "reference"
 _ENDING = ".json"
 # A page shows a run that may be anybody's.
 _LARGEST = 16 * 1024 * 1024
@@ -58,6 +60,8 @@ class JudgeTry(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/
     # Why not all of the sample was asked.
     stopped: str | None = None
     asked: tuple[TriedUnit, ...] = ()
+    # The pairs of answers that were asked about again, if the judge compared some.
+    pairs: tuple[TriedPair, ...] = ()
 
 
 class JudgePairs(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/judge-pairs/1"):
@@ -70,6 +74,7 @@ class JudgePairs(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whe
     whet_version: str
     seed: str
     judge: Mapping[str, Any] = field(default_factory=dict)
+    judge_id: str = ""
     # None if it is what the cases say, or else the usual one.
     question: str | None = None
     planned: int
@@ -102,7 +107,7 @@ def keep(run_dir: Path, finding: JudgeTry | JudgePairs, mask: Callable[[str], st
 def with_leaks_only(judge_try: JudgeTry) -> JudgeTry:
     """Return *judge_try* as pages show it: of what was asked, only the first units with a leak."""
     leaks = list(dict.fromkeys(unit for _, unit in leaks_of(judge_try.asked)))
-    return structs.replace(judge_try, asked=tuple(leaks[:_MOST]))
+    return structs.replace(judge_try, asked=tuple(leaks[:_MOST]), pairs=())
 
 
 def read_tries(run_dir: Path) -> Iterator[JudgeTry]:
@@ -113,6 +118,12 @@ def read_tries(run_dir: Path) -> Iterator[JudgeTry]:
 def read_pairs(run_dir: Path) -> Iterator[JudgePairs]:
     """Yield what a judge said of pairs of a run, the newest first."""
     return _read(run_dir, JudgePairs)
+
+
+def pairs_at(run_dir: Path, looks: int) -> tuple[PairFigures, ...]:
+    """Return what a judge said last of the pairs of a run, unless that was at another look than this one."""
+    newest = next(read_pairs(run_dir), None)
+    return tuple(figures for figures in newest.figures if figures.looks == looks) if newest else ()
 
 
 def _read(run_dir: Path, kind: type[Finding]) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from whet.model import codec
 from whet.model.arm import Arm
+from whet.model.comparison import PairFigures
 from whet.model.run import Execution, ExecutionKey, Plan, RunInfo, Runner, SnapshotOutcome
 from whet.model.spending import Bill, Spending
 from whet.model.suite import TRIGGERED, Case, Check, Limits, Suite, WorkspaceSpec
@@ -18,6 +19,7 @@ from whet.reading.text import shown
 from whet.record.document import CaseHead, ExecutionHead, RecordFacts, RunHead
 from whet.record.folder import SPENT_FILE
 from whet.record.journal.index import JournalIndex
+from whet.record.journal.journal import SpendingFile
 from whet.record.results import JournalResults, Writable, write_document
 from whet.record.results_file import ResultsFile
 from whet.version import __version__
@@ -45,6 +47,7 @@ class Heads(RunHead):
 
     cases: tuple[HeadOfCase, ...]
     record: RecordFacts
+    pairwise: tuple[PairFigures, ...] = ()
     spending: SpendingBeside = field(default_factory=SpendingBeside)
 
 
@@ -99,11 +102,13 @@ def _write_again(file: Writable, run_dir: Path, results: Heads, journal: Journal
         results.duration_s,
         snapshots,
         # Attempts that were interrupted have no line, nor have questions that were asked afterwards.
-        beside=_beside(results) if (run_dir / SPENT_FILE).exists() else Spending(),
+        beside=_beside(results, run_dir) if (run_dir / SPENT_FILE).exists() else Spending(),
         # Workspaces are not in the journal either; they are compared with the disk.
         workspaces=results.record.workspaces,
         # Nor is this: only the settings say what money there was.
         money_over=results.stopped == "money",
+        # Nor what a judge said of pairs, which is beside it.
+        pairwise=results.pairwise,
     )
     info = RunInfo(
         run_id=results.run_id,
@@ -117,8 +122,9 @@ def _write_again(file: Writable, run_dir: Path, results: Heads, journal: Journal
     write_document(file, info, journal_results, interrupted=results.interrupted, ended_at=results.ended_at)
 
 
-def _beside(results: Heads) -> Spending:
-    return Spending(interrupted=results.spending.interrupted, explain=results.spending.explain)
+def _beside(results: Heads, run_dir: Path) -> Spending:
+    judge = SpendingFile(run_dir / SPENT_FILE).spending.judge
+    return Spending(interrupted=results.spending.interrupted, explain=results.spending.explain, judge=judge)
 
 
 def _recompute(run_dir: Path, results: Heads, journal: JournalIndex) -> dict[str, Any]:
@@ -132,7 +138,10 @@ def _recompute(run_dir: Path, results: Heads, journal: JournalIndex) -> dict[str
     if (run_dir / SPENT_FILE).exists():
         # The usage of interrupted attempts is not in the journal.
         del document["total_usage"], document["interrupted_usage"]
-        for name in ("cost_usd", "unknown", "interrupted", "explain"):
+        names = ["cost_usd", "unknown", "interrupted", "explain"]
+        if SpendingFile(run_dir / SPENT_FILE).spending.judge != Bill():
+            names.append("judge")
+        for name in names:
             del document["spending"][name]
     return document
 

@@ -12,6 +12,8 @@ from whet.errors import UsageError
 from whet.model.comparison import ArmSamples, Comparison, Goal, RunSamples, merge_parts
 from whet.model.suite import Part
 from whet.reading.text import count
+from whet.record.baselines import Baseline
+from whet.record.batches import RecordedBatch
 from whet.record.contents.differences import (
     ContentDifference,
     difference_line,
@@ -41,6 +43,8 @@ class RunComparison(Struct, frozen=True, kw_only=True):
     # The run of the candidates, and that of the baselines if it is another one.
     candidate_run: RecordedRun | None = None
     baseline_run: RecordedRun | None = None
+    # What was compared, also if it is a batch or a stored baseline.
+    records: tuple[RecordedRun | RecordedBatch | Baseline, ...] = ()
 
     def lines(self, screen: Screen | None = None) -> Iterator[str]:
         """Yield the comparisons of two runs, in words."""
@@ -91,9 +95,20 @@ class RunComparison(Struct, frozen=True, kw_only=True):
 
 def arm_in(run: RecordedRun, side: str) -> str:
     """Return the arm of *run* that a side of a comparison is; of two runs, it may have the name of the run."""
-    arms = tuple(run.asked.arm_facts)
-    arm = side.removeprefix(f"{run.run_dir.name} ")
-    return arms[0] if arm == run.run_dir.name and len(arms) == 1 else arm
+    return _arm_of(run.run_dir.name, tuple(run.asked.arm_facts), side)
+
+
+def arm_of_side(record: RecordedRun | RecordedBatch | Baseline, side: str) -> str:
+    """Return the same for the runs of a batch together, or for a stored baseline."""
+    if isinstance(record, RecordedRun):
+        return arm_in(record, side)
+    samples = record.samples()
+    return _arm_of(samples.name, samples.names, side)
+
+
+def _arm_of(name: str, arms: Sequence[str], side: str) -> str:
+    arm = side.removeprefix(f"{name} ")
+    return arms[0] if arm == name and len(arms) == 1 else arm
 
 
 def some_of(comparisons: tuple[Comparison, ...], samples: RunSamples) -> tuple[Comparison, ...]:

@@ -39,15 +39,16 @@ from whet.model.suite import Part
 from whet.reading.text import count, path_for_people
 from whet.record.baselines import baseline_path, read_baseline, save_baseline
 from whet.record.batches import RecordedBatch, find_runs, read_recorded
+from whet.record.judging.pairs import with_pairs_of_run
 from whet.record.read.past_runs import runs_before
 from whet.record.read.run import RecordedRun
-from whet.report.decisions.between_runs import RunComparison, arm_in, compare_across, of_parts, some_of
+from whet.report.decisions.between_runs import RunComparison, arm_of_side, compare_across, of_parts, some_of
 from whet.report.decisions.documents import StoredBaseline
 from whet.report.decisions.outcome import HARDLY, GateOutcome
 from whet.report.decisions.words import rate_words, score_words, sentence
-from whet.report.judging.checked import checked_by_people
+from whet.report.judging.checked import Judged, checked_by_people, runs_of_judges, stored_statements
 from whet.report.judging.gates import counted_instead, gate_agreement
-from whet.report.judging.pairs import gate_pairs, with_pairs
+from whet.report.judging.pairs import NOT_ASKED, gate_all_pairs, gate_references
 from whet.report.judging.words import judge_line
 
 _RUN_AND_ARMS, _TWO = 3, 2
@@ -108,11 +109,10 @@ def compare(
         per_runner=per_runner,
         goal=goal or (until.goal if until else None),
     )
-    return with_labels(
-        RunComparison(
-            samples=samples, comparisons=some_of(comparisons, samples), run=recorded_run, candidate_run=recorded_run
-        )
+    comparison = RunComparison(
+        samples=samples, comparisons=some_of(comparisons, samples), run=recorded_run, candidate_run=recorded_run
     )
+    return with_labels(comparison, run_record, run_record)
 
 
 def _must_know(arms: Sequence[str], samples: RunSamples) -> None:
@@ -152,25 +152,21 @@ def _compare_runs(
     if not how["shared"]:
         _refuse_other_suite(before, after)
     comparison = compare_across(_samples(before, settings, splits), _samples(after, settings, splits), **how)
-    return with_labels(
-        replace(
-            comparison,
-            candidate_run=after if isinstance(after, RecordedRun) else None,
-            baseline_run=before if isinstance(before, RecordedRun) else None,
-        )
+    comparison = replace(
+        comparison,
+        candidate_run=after if isinstance(after, RecordedRun) else None,
+        baseline_run=before if isinstance(before, RecordedRun) else None,
     )
+    return with_labels(comparison, before, after)
 
 
-def with_labels(compared: RunComparison) -> RunComparison:
-    """Return the same with what labels of people say of the judge, if both sides are recorded runs."""
-    before, after = compared.baseline_run or compared.run, compared.candidate_run
-    if before is None or after is None:
-        return compared
+def with_labels(compared: RunComparison, before: Judged, after: _Recorded) -> RunComparison:
+    """Return the same with what labels of people say of the judge, who decided in *before* and *after*."""
     checked = checked_by_people(
-        compared.comparisons if compared.run is None else with_pairs(compared.comparisons, compared.run.run_dir),
-        lambda item: ((before, arm_in(before, item.baseline)), (after, arm_in(after, item.candidate))),
+        compared.comparisons if compared.run is None else with_pairs_of_run(compared.comparisons, compared.run.run_dir),
+        lambda item: ((before, arm_of_side(before, item.baseline)), (after, arm_of_side(after, item.candidate))),
     )
-    return replace(compared, comparisons=checked)
+    return replace(compared, comparisons=checked, records=(before, after))
 
 
 def _refuse_other_suite(before: _Recorded, after: _Recorded) -> None:
@@ -201,7 +197,7 @@ def gate(
 ) -> GateOutcome:
     """Decide whether a candidate may take the place of its baseline, or whether a rate is high enough."""
     if min_rate is not None or min_score is not None:
-        return _gate_rates(names, settings, min_rate, min_score, splits, per_runner=per_runner)
+        return _gate_rates(names, settings, min_rate, min_score, splits, per_runner=per_runner, pairwise=pairwise)
     if baseline is not None:
         usual = MARGIN if margin is None else margin
         how = {"margin": usual, "shared": shared, "per_runner": per_runner, "goal": goal}
@@ -214,7 +210,7 @@ def gate(
     others = list(map(gate_like_these, comparison.comparisons)) if like_these else []
     parts += others
     if pairwise:
-        parts += map(gate_pairs, comparison.comparisons)
+        parts += gate_all_pairs(comparison.comparisons, comparison.run)
     if max_cost_ratio is not None:
         parts += (gate_cost(item, max_cost_ratio) for item in comparison.comparisons)
     # More trials of one run say little if the other side does not grow with it.
@@ -251,9 +247,9 @@ def _judged_parts(comparison: RunComparison, judge_agreement: float | None, *, j
         parts += counted_instead(item, decision) if judge_counted else (decision,)
     if judge_agreement is None:
         return parts
-    runs = [run for run in (comparison.baseline_run or comparison.run, comparison.candidate_run) if run is not None]
-    about_judge = gate_agreement(comparison.comparisons, runs, judge_agreement)
-    return parts if about_judge is None else [*parts, about_judge]
+    groups = runs_of_judges(comparison.records)
+    answers = (gate_agreement(comparison.comparisons, runs, judge_agreement) for runs in groups)
+    return [*parts, *(answer for answer in dict.fromkeys(answers) if answer is not None)]
 
 
 def _otherwise(comparison: RunComparison, max_cost_ratio: float | None, parts: Sequence[GateAnswer]) -> str:
@@ -262,7 +258,7 @@ def _otherwise(comparison: RunComparison, max_cost_ratio: float | None, parts: S
     if {part.about for part in parts if part.answer == "unknown"} == {"judge"}:
         return f"more labels may decide it: whet judge label {comparison.samples.name}"
     if {part.about for part in parts if part.answer == "unknown"} == {"pairs"}:
-        is_asked = all(item.pairs for item in comparisons)
+        is_asked = not any(part.about == "pairs" and NOT_ASKED in part.reason for part in parts)
         return _MORE_PAIRS if is_asked else f"ask a judge: whet judge pairs {comparison.samples.name}"
     if not all(item.interleaved for item in comparisons):
         return _TOGETHER
@@ -312,6 +308,7 @@ def _gate_rates(
     splits: Sequence[Part],
     *,
     per_runner: bool,
+    pairwise: bool,
 ) -> GateOutcome:
     """Ask for the share of trials that pass, for the mean score, or for both."""
     if len(names) > 1:
@@ -335,8 +332,9 @@ def _gate_rates(
             if rate.gated.answer == "unknown"
         ]
     )
+    about_pairs = gate_references(run_record) if pairwise else ()
     return GateOutcome(
-        gated=tuple(rate.gated for rate in rates),
+        gated=(*(rate.gated for rate in rates), *about_pairs),
         rates=None if min_rate is None else _name_arm(rates_of(count_passes_only(samples), per_runner=per_runner)),
         scores=None if min_score is None else _name_arm(rates_of(samples, per_runner=per_runner)),
         more=None if silent else more,
@@ -425,7 +423,8 @@ def _compare_with_baseline(
     if baseline_file.run_id == samples.name:
         itself = f"the baseline {baseline} is of this run, which is compared with itself"
         samples = replace(samples, notes=(itself, *samples.notes))
-    return compare_across(of_parts(baseline_file.samples(), splits), samples, **how)
+    compared = compare_across(of_parts(baseline_file.samples(), splits), samples, **how)
+    return with_labels(compared, baseline_file, run)
 
 
 def _project(settings: Settings) -> Path:
@@ -453,6 +452,7 @@ def store_baseline(name: str, run: str, settings: Settings) -> StoredBaseline:
         suite=run_record.asked.suite or "",
         digest=run_record.asked.suite_digest,
         saved_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        statements=stored_statements(run_record),
     )
     return StoredBaseline(
         name=name,

@@ -17,6 +17,7 @@ from whet.report.digest import (
     FAILURES,
     LOADS,
     Block,
+    Digest,
     FindingGroup,
     Names,
     load_lines,
@@ -26,6 +27,7 @@ from whet.report.digest import (
 )
 from whet.report.files.json import DocumentReporter
 from whet.report.finding import Finding
+from whet.report.judging.pairs import pairs_line
 from whet.report.markup import Kind, Table, cell, code, fence, markdown_table
 from whet.report.table import RunnerTable, columns_of, totals_of
 from whet.report.terminal.progress import mark_of
@@ -53,10 +55,7 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
     """Yield the document in pieces, so that it can be cut between any two."""
     digest = read_digest(results, info, cwd=cwd, rows=ROWS)
     yield f"# {cell(info.suite)}\n\n"
-    for comparison in digest.comparisons:
-        yield f"**{cell(sentence(comparison))}**\n\n"
-    if digest.stopped:
-        yield f"{digest.stopped.capitalize()}.\n\n"
+    yield from _decisions(digest)
     yield f"{outcome(digest)}, in {duration(digest.duration_s)}.\n\n"
     if digest.spent:
         yield f"Spent {digest.spent}.\n\n"
@@ -78,6 +77,17 @@ def sections(results: Results, info: RunInfo, cwd: Path) -> Iterator[str]:
     yield _names(digest.lost_checks)
     yield _names(digest.void)
     yield _names(digest.flaky)
+
+
+def _decisions(digest: Digest) -> Iterator[str]:
+    """Yield what the run decides about its arms, and what a judge said of their answers."""
+    for comparison in digest.comparisons:
+        yield f"**{cell(sentence(comparison))}**\n\n"
+    for figures in digest.pairwise:
+        line = pairs_line(figures)
+        yield f"{cell(line[0].upper() + line[1:])}.\n\n"
+    if digest.stopped:
+        yield f"{digest.stopped.capitalize()}.\n\n"
 
 
 def _comparison(comparison: Comparison) -> str:

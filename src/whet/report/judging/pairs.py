@@ -5,38 +5,60 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from msgspec.structs import replace
-
+from whet.decide.comparison import analyses_of
 from whet.decide.gate import Answer, GateAnswer
 from whet.model.comparison import Comparison, PairFigures, PairsVerdict
 from whet.reading.text import count, money, one_line, path_for_people, percent, points
-from whet.record.judging.tries import JudgePairs, read_pairs
+from whet.record.batches import RecordedBatch
+from whet.record.judging.tries import JudgePairs, pairs_at
+from whet.record.read.run import RecordedRun
+
+NOT_ASKED = "no judge was asked at this look"
 
 
-def with_pairs(comparisons: Sequence[Comparison], run_dir: Path) -> tuple[Comparison, ...]:
-    """Return *comparisons* of a run with what its judge said of pairs last, unless the run was looked at since then."""
-    found = next(read_pairs(run_dir), None)
-    figures = found.figures if found else ()
-    return tuple(
-        replace(comparison, pairs=next((entry for entry in figures if _is_of(entry, comparison)), None))
-        for comparison in comparisons
+def gate_all_pairs(comparisons: Sequence[Comparison], run: RecordedRun | None) -> Iterator[GateAnswer]:
+    """Yield whether a judge found each candidate better than its baseline, and than stored answers of *run*."""
+    references = [] if run is None else _reference_figures(run)
+    for comparison in comparisons:
+        beside = [
+            figures
+            for figures in references
+            if figures.candidate == comparison.candidate and comparison.runner in (None, figures.runner)
+        ]
+        if comparison.pairs is not None or not beside:
+            yield _gate_pairs(comparison)
+        yield from map(gate_figures, beside)
+
+
+def gate_references(run: RecordedRun | RecordedBatch) -> tuple[GateAnswer, ...]:
+    """Return whether a judge found the answers of each arm better than stored ones; not known if it was not asked."""
+    figures = _reference_figures(run) if isinstance(run, RecordedRun) else []
+    return tuple(map(gate_figures, figures)) or (
+        _about_pairs("unknown", f"pairwise: {NOT_ASKED} about stored answers"),
     )
 
 
-def _is_of(figures: PairFigures, comparison: Comparison) -> bool:
-    same_arms = (figures.candidate, figures.baseline) == (comparison.candidate, comparison.baseline)
-    return same_arms and comparison.runner in (None, figures.runner) and figures.looks == comparison.looks
+def _reference_figures(run: RecordedRun) -> list[PairFigures]:
+    looks, _ = analyses_of(run.samples())
+    return [figures for figures in pairs_at(run.run_dir, looks) if figures.reference]
 
 
-def gate_pairs(comparison: Comparison) -> GateAnswer:
+def _gate_pairs(comparison: Comparison) -> GateAnswer:
     """Return whether a judge found the candidate's answers better."""
-    figures = comparison.pairs
-    names = f"pairwise: {comparison.candidate} against {comparison.baseline}"
-    if figures is None:
-        return GateAnswer(answer="unknown", reason=f"{names}: no judge was asked at this look", about="pairs")
+    if comparison.pairs is None:
+        return _about_pairs("unknown", f"pairwise: {comparison.candidate} against {comparison.baseline}: {NOT_ASKED}")
+    return gate_figures(comparison.pairs)
+
+
+def gate_figures(figures: PairFigures) -> GateAnswer:
+    """Return whether a judge found the answers of a candidate better than what they were compared with."""
     words: dict[PairsVerdict, Answer] = {"better": "pass", "worse": "fail"}
     answer = words.get(figures.verdict, "unknown")
-    return GateAnswer(answer=answer, reason=f"{names}: {pairs_text(figures)}", about="pairs")
+    return _about_pairs(answer, f"pairwise: {_names(figures)}: {pairs_text(figures)}")
+
+
+def _about_pairs(answer: Answer, reason: str) -> GateAnswer:
+    return GateAnswer(answer=answer, reason=reason, about="pairs")
 
 
 def pairs_lines(found: JudgePairs, path: Path) -> Iterator[str]:
@@ -55,9 +77,13 @@ def pairs_lines(found: JudgePairs, path: Path) -> Iterator[str]:
 
 
 def pairs_line(figures: PairFigures) -> str:
-    """Return what the pairs of two arms say, on one line."""
-    names = f"{figures.candidate} against {figures.baseline} on {figures.runner}"
-    return f"pairwise: {names}: {pairs_text(figures)}"
+    """Return what the pairs of two arms say, or those of an arm and of stored answers, on one line."""
+    return f"pairwise: {_names(figures)} on {figures.runner}: {pairs_text(figures)}"
+
+
+def _names(figures: PairFigures) -> str:
+    beside = "its stored answers" if figures.reference else figures.baseline
+    return f"{figures.candidate} against {beside}"
 
 
 def pairs_text(figures: PairFigures) -> str:

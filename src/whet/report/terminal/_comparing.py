@@ -8,7 +8,7 @@ from pathlib import Path
 from whet.decide.comparison import lift_line
 from whet.decide.gate import gate_comparison
 from whet.errors import WhetError
-from whet.model.comparison import Comparison
+from whet.model.comparison import Comparison, PairFigures
 from whet.model.grade import Lift
 from whet.model.run import RunInfo
 from whet.reading.text import left, one_line
@@ -17,6 +17,7 @@ from whet.record.run_file import read_run_file
 from whet.report.decisions.case_table import case_table
 from whet.report.decisions.words import ANSWER_STYLES, rates_text, sentence, taken_lines
 from whet.report.digest import Digest, run_argument
+from whet.report.judging.pairs import gate_figures, pairs_line
 from whet.report.screen import Screen, Style
 
 
@@ -80,3 +81,12 @@ def decision_lines(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> 
         yield f"  {digest.stopped}"
     run = run_argument(info, cwd)
     yield screen.paint(f"  whet compare{run} says more, and whet gate{run} decides", "dim")
+
+
+def pairwise_lines(pairwise: Sequence[PairFigures], screen: Screen) -> Iterator[str]:
+    """Yield which of two answers a judge found better, which no rate above counts."""
+    yield ""
+    yield screen.paint("Answers in pairs", "bold")
+    for figures in pairwise:
+        answer = gate_figures(figures).answer
+        yield f"  {screen.paint(screen.fit(pairs_line(figures)), ANSWER_STYLES[answer])}"

@@ -275,16 +275,18 @@ def _triggers(digest: Digest, screen: Screen) -> Iterator[str]:
 
 
 def _compared_arms(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterator[str]:
-    if not (digest.lifts or digest.comparisons or digest.stopped):
+    if not (digest.lifts or digest.comparisons or digest.stopped or digest.pairwise):
         return
     # Only here: most runs compare nothing.
-    from whet.report.terminal._comparing import arm_lines, decision_lines, lift_lines
+    from whet.report.terminal._comparing import arm_lines, decision_lines, lift_lines, pairwise_lines
 
     if digest.lifts:
         yield from lift_lines(digest.lifts, screen)
     yield from arm_lines(digest, info, screen)
     if digest.comparisons or digest.stopped:
         yield from decision_lines(digest, info, screen, cwd)
+    if digest.pairwise:
+        yield from pairwise_lines(digest.pairwise, screen)
 
 
 def _names(names: Names, screen: Screen) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -23,7 +23,6 @@ from whet.model.run import Trial, TrialResult
 from whet.model.spending import Bill
 from whet.model.suite import Check, WorkspaceSpec
 from whet.plan.judge import judged_checks
-from whet.reading.text import money
 from whet.record.judging.judged import units_of_trial
 from whet.record.read.run import RecordedRun
 from whet.run.attempt.grading import evidence_of
@@ -32,9 +31,9 @@ from whet.run.context import RunContext
 from whet.run.judging._probes import ORDERS, SHRUGS, applies, show_more, show_nothing, show_order
 from whet.run.judging._targets import StatementTarget
 from whet.run.other.regrade import restore_workspace
+from whet.run.pairing.asking import NO_PRICE
 
 _NO_ORDER = "order: a model is asked about each statement alone, so no order could matter"
-NO_PRICE = "the cost of the judge is not known, so --max-cost has no effect"
 _ALWAYS: tuple[ProbeName, ...] = ("again", "order")
 
 
@@ -59,7 +58,9 @@ class Asking(Struct, kw_only=True, dict=True):
     # Where the sessions of an agent that judges are kept.
     folder: Path
     probes: Sequence[ProbeName] = PROBES
-    max_cost_usd: float | None = None
+    # Says why nothing more may be asked.
+    refusal: Callable[[Bill], str | None] = lambda _: None
+    is_limited: bool = False
     bill: Bill = field(default_factory=Bill)
     answers: dict[UnitKey, list[ProbeAnswer]] = field(default_factory=dict)
     # The same statements as the judge of today decides them.
@@ -89,7 +90,7 @@ class Asking(Struct, kw_only=True, dict=True):
         """Yield what a reader must know."""
         if not self.by_agent:
             yield _NO_ORDER
-        if self.max_cost_usd is not None and self.bill.unknown:
+        if self.is_limited and self.bill.unknown:
             yield NO_PRICE
 
     async def ask_all(self) -> None:
@@ -259,9 +260,7 @@ class Asking(Struct, kw_only=True, dict=True):
         return grades
 
     def _refuse_spent(self) -> None:
-        cost_usd = self.bill.cost_usd or 0.0
-        if self.max_cost_usd is not None and cost_usd >= self.max_cost_usd:
-            self.stopped = f"{money(cost_usd)} of at most {money(self.max_cost_usd)} is spent"
+        self.stopped = self.stopped or self.refusal(self.bill)
         if self.stopped:
             raise _Stopped
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import anyio
-from msgspec import Struct, field
+from msgspec import Struct
 
 from whet import exit_codes
 from whet.decide.judging.draw import draw, seed_of
-from whet.decide.judging.probes import PROBES, figures_of_probes, leaks_of, says_always
+from whet.decide.judging.probes import PROBES, figures_of_probes, figures_of_swap, leaks_of, says_always
 from whet.decide.judging.units import JudgedUnit
 from whet.errors import UsageError
 from whet.model.request import Settings
@@ -23,12 +23,14 @@ from whet.model.run import Plan
 from whet.plan.settings.load import load_settings
 from whet.reading.text import count
 from whet.record import folder as folders
-from whet.record.judging.runs import read_judged
+from whet.record.judging.runs import read_runs
 from whet.record.judging.tries import JudgeTry, TrySpending, keep, place_of
 from whet.record.read.run import RecordedRun
 from whet.run.judging._asking import Asking
-from whet.run.judging._asking_run import ask_with, asking_context, plan_asking
+from whet.run.judging._asking_run import AskRequest, ask_with, asking_context, plan_asking, spent_limit
+from whet.run.judging._swaps import SwapSample, asking_swaps, draw_swaps, tried_pairs
 from whet.run.judging._targets import find_targets
+from whet.run.pairing.asking import AskingPairs
 from whet.run.schedule import single_errors
 from whet.version import __version__
 
@@ -39,16 +41,11 @@ _CONSTANT = {
 }
 
 
-class TryRequest(Struct, frozen=True, kw_only=True):
+class TryRequest(AskRequest, frozen=True, kw_only=True):
     """What `whet judge try` was asked to do."""
 
-    run: str = "latest"
     n: int = 30
     max_leak: int = 0
-    max_cost_usd: float | None = None
-    seed: str | None = None
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    config_file: Path | None = None
 
 
 class _Prepared(Struct, frozen=True, kw_only=True):
@@ -60,13 +57,14 @@ class _Prepared(Struct, frozen=True, kw_only=True):
     seed: str
     judged: int
     sample: tuple[JudgedUnit, ...]
+    swaps: SwapSample
 
 
 def try_judge(request: TryRequest) -> tuple[JudgeTry, Path]:
     """Ask the judge of a run again; return what it said, and the file that keeps it."""
     prepared = _prepare(request)
     run_dir = prepared.record.run_dir
-    targets, notes = find_targets(prepared.plan, prepared.sample, run_dir.name)
+    targets, notes = find_targets(prepared.plan, prepared.sample, run_dir.name) if prepared.sample else ([], [])
     name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S-%f")
     with ExitStack() as stack:
         stack.callback(os.close, folders.lock(run_dir))
@@ -76,20 +74,37 @@ def try_judge(request: TryRequest) -> tuple[JudgeTry, Path]:
             record=prepared.record,
             targets=targets,
             folder=place_of(run_dir, name).with_suffix(""),
-            max_cost_usd=request.max_cost_usd,
+            refusal=spent_limit(request.max_cost_usd),
+            is_limited=request.max_cost_usd is not None,
         )
-        sys.stderr.write(f"asking the judge about {count(len(targets), 'statement')}, in {len(PROBES)} ways each\n")
+        asking_pairs = asking_swaps(
+            context,
+            prepared.record,
+            prepared.swaps,
+            place_of(run_dir, name).with_suffix(""),
+            lambda bill: spent_limit(request.max_cost_usd)(asking.bill + bill),
+        )
+        statements = f"{count(len(targets), 'statement')}, in {len(PROBES)} ways each"
+        pairs = count(len(prepared.swaps.targets), "pair")
+        sys.stderr.write(f"asking the judge about {statements}{f', and {pairs}' if prepared.swaps.targets else ''}\n")
         with single_errors():
-            anyio.run(ask_with, context, asking)
-        outcome = _conclude(request, prepared, asking, name, notes)
+            anyio.run(ask_with, context, asking, *([asking_pairs] if prepared.swaps.targets else []))
+        outcome = _conclude(request, prepared, _Asked(asking, asking_pairs), name, notes)
         return outcome, keep(run_dir, outcome, context.masker.text)
+
+
+class _Asked(NamedTuple):
+    """What the judge said of statements, and of pairs of answers."""
+
+    of_statements: Asking
+    of_pairs: AskingPairs
 
 
 def _prepare(request: TryRequest) -> _Prepared:
     """Find everything that is wrong before anything is asked."""
     flags, environ = request.flags, os.environ
     usual = load_settings(Path.cwd(), flags=flags, environ=environ, config_file=request.config_file)
-    judged_runs = read_judged([request.run], usual.output_dir)
+    judged_runs = read_runs([request.run], usual.output_dir)
     if len(judged_runs.runs) > 1:
         names = ", ".join(run.run_dir.name for run in judged_runs.runs)
         raise UsageError(f"{request.run} is of several suites", hint=f"name one of its runs: {names}")
@@ -100,8 +115,15 @@ def _prepare(request: TryRequest) -> _Prepared:
         )
     settings, plan = plan_asking(record, flags, request.config_file)
     seed = request.seed or seed_of([record.run_dir.name])
+    swaps = draw_swaps(plan.suite, record, seed, request.n)
+    if not swaps.targets and not judged_runs.units:
+        if swaps.reason is not None:
+            again = f"compare them again, and try that: whet judge pairs {record.run_dir.name}"
+            raise UsageError(f"{record.run_dir.name} cannot be tried: {swaps.reason}", hint=again)
+        judged_runs.refuse_unjudged()
     return _Prepared(
         record=record,
+        swaps=swaps,
         settings=settings,
         plan=plan,
         seed=seed,
@@ -110,18 +132,23 @@ def _prepare(request: TryRequest) -> _Prepared:
     )
 
 
-def _conclude(request: TryRequest, prepared: _Prepared, asking: Asking, name: str, notes: Sequence[str]) -> JudgeTry:
+def _conclude(request: TryRequest, prepared: _Prepared, answers: _Asked, name: str, notes: Sequence[str]) -> JudgeTry:
+    asking, asking_pairs = answers
     units = asking.units()
+    pairs = tuple(tried_pairs(prepared.swaps, asking_pairs))
     leaks = sum(1 for _ in leaks_of(units))
     has_verdict = any(answer.passed is not None for unit in units for answer in unit.answers)
     always = says_always(units) if has_verdict else None
     if asking.interrupted:
         code = exit_codes.INTERRUPTED
-    elif not has_verdict:
+    elif not has_verdict and all(pair.problem is not None for pair in pairs):
         code = exit_codes.ERRORED
     else:
         code = exit_codes.FAILED if leaks > request.max_leak else exit_codes.DONE
     constant = () if always is None else (_CONSTANT[always],)
+    reason = prepared.swaps.reason
+    swap_note = () if reason is None else (f"swap: left out, because {reason}",)
+    bill = asking.bill + asking_pairs.bill
     return JudgeTry(
         id=name,
         at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -132,12 +159,13 @@ def _conclude(request: TryRequest, prepared: _Prepared, asking: Asking, name: st
         judge=next((unit.judge for unit in prepared.sample), {}),
         judged=prepared.judged,
         units=len(prepared.sample),
-        probes=figures_of_probes(units),
+        probes=(*figures_of_probes(units), *((figures_of_swap(pairs),) if pairs else ())),
         leaks=leaks,
         max_leak=request.max_leak,
         exit_code=code,
-        spending=TrySpending(cost_usd=asking.bill.cost_usd, unknown=asking.bill.unknown),
-        notes=(*notes, *asking.notes(), *constant),
-        stopped=asking.stopped,
+        spending=TrySpending(cost_usd=bill.cost_usd, unknown=bill.unknown),
+        notes=(*notes, *(asking.notes() if prepared.sample else ()), *constant, *swap_note),
+        stopped=asking.stopped or asking_pairs.stopped,
         asked=units,
+        pairs=pairs,
     )

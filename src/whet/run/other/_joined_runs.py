@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from whet.decide.loads.figures import figures_of
-from whet.model.comparison import RoundAnalysis, Stop
+from whet.model.comparison import PairFigures, RoundAnalysis, Stop
 from whet.model.grade import QueryLoads, TriggerFigures
 from whet.model.run import AttemptResult, Execution, ExecutionKey, Plan, Trial, TrialKey, TrialResult
 from whet.model.run_events import (
@@ -187,6 +187,7 @@ class JoinedResults:
 
     looks: tuple[RoundAnalysis, ...] = ()
     stopped: Stop | None = None
+    pairwise: tuple[PairFigures, ...] = ()
 
     def __init__(self, plan: Plan, runs: Sequence[tuple[Part, JournalResults, str]], duration_s: float) -> None:
         self.plan = plan

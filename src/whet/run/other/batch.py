@@ -44,7 +44,7 @@ from whet.run.flow import (
     with_controls,
 )
 from whet.run.other._joined_runs import JoinedResults, Joining, Part, join_plans, parts_of
-from whet.run.schedule import LOOP, Job, execute, ignore_signals, interruptible, single_errors
+from whet.run.schedule import LOOP, Job, execute, ignore_signals, interruptible, nothing_after, single_errors
 from whet.run.start import hint_how_to_resume, open_reporters, ready_run, start_run
 from whet.run.state import RunState, now
 
@@ -198,7 +198,8 @@ def _perform(parts: Sequence[Part], folder: Path | None) -> int:
         with single_errors():
             # All suites are run in the same way.
             early = early_work(context for _, context in jobs)
-            anyio.run(execute, jobs, kinds[0].run_trial, kinds[0].around, early, backend_options=LOOP)
+            after = next((kind.after for kind in kinds if kind.after is not nothing_after), nothing_after)
+            anyio.run(execute, jobs, kinds[0].run_trial, kinds[0].around, early, after, backend_options=LOOP)
         with ignore_signals():
             return _conclude(parts, states, joining, info, began)
 

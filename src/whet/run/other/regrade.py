@@ -28,10 +28,10 @@ from whet.plan.load import PlannedRun, check_who_judges
 from whet.plan.resume import notices, plan_regrading
 from whet.plan.settings.load import load_settings, with_found_agent
 from whet.plan.skill import bind_skill
-from whet.reading.files import read_file
 from whet.reading.text import one_line
 from whet.record.file_hashes import WORKSPACE_FILE
 from whet.record.folder import find_run_folder
+from whet.record.read.changes import known_changes, read_recorded_changes
 from whet.record.read.run import RecordedRun, read_run
 from whet.record.run_file import RunOrigin
 from whet.report.screen import Screen
@@ -39,16 +39,15 @@ from whet.run.attempt.grading import continues_after, evidence_of, grade
 from whet.run.attempt.record import AttemptRecord
 from whet.run.attempt.trial import classify_failure, result_of
 from whet.run.context import RunContext
-from whet.run.flow import RunKind, perform
+from whet.run.flow import RunKind, after_trials, perform
 from whet.suites.format import load_suite
-from whet.workspace.changes import RecordedChanges, read_changes, read_folders
+from whet.workspace.changes import RecordedChanges, read_folders
 from whet.workspace.copy import copy_tree, remove_tree
 from whet.workspace.mask_files import mask_files
 
 _WIDEST = 100
 _UNKNOWN_CHANGES = "the run was made before changed files were recorded"
 _UNSEEN_TURN = "it was not recorded after this turn, which had no check"
-_DIFF_FILE = "diff.patch"
 _BEGAN_AS_PACKAGE = "it started as a package, and is kept only if a trial does not go as expected"
 # Files of the earlier checks, which those of the new checks replace.
 _OF_CHECKS = ("grades.json", "check.log", "explain.json", WORKSPACE_FILE)
@@ -79,7 +78,7 @@ def regrade(reference: str, *, suite: Path | None, flags: Mapping[str, Any], con
         ),
     )
     regrading = Regrading(record)
-    code = perform(planned_run, RunKind(run_trial=regrading, starts_agents=False))
+    code = perform(planned_run, RunKind(run_trial=regrading, starts_agents=False, after=after_trials(planned_run)))
     stream = _stream(settings)
     lines = describe_changes(record.run_dir.name, regrading.seen)
     stream.write(Screen(stream, os.environ).text(lines))
@@ -284,8 +283,8 @@ def restore_workspace(record: RecordedRun, result: TrialResult, into: Path) -> t
     """Restore the workspace of a trial in the new folder *into*; return what is missing of it, and what had changed."""
     into.mkdir()
     artifacts = record.run_dir / result.artifact_dir
-    change_record = _known_changes(artifacts, result)
-    changes = _changes(artifacts, change_record)
+    change_record = known_changes(artifacts, result)
+    changes = read_recorded_changes(artifacts, change_record)
     unknown = None if change_record is not None else _UNKNOWN_CHANGES
     workspace_copy = record.run_dir / result.workspace_dir if result.workspace_dir else None
     if workspace_copy is not None and workspace_copy.is_dir():
@@ -297,34 +296,6 @@ def restore_workspace(record: RecordedRun, result: TrialResult, into: Path) -> t
         copy_tree(template, into)
     _restore_changes(artifacts, into)
     return Gaps(workspace=reason, changes=unknown, paths=change_record.kept if change_record else ()), changes
-
-
-def changes_of(record: RecordedRun, result: TrialResult) -> Changes:
-    """Return what had changed in the workspace of a trial."""
-    artifacts = record.run_dir / result.artifact_dir
-    return _changes(artifacts, _known_changes(artifacts, result))
-
-
-def _known_changes(artifacts: Path, result: TrialResult) -> RecordedChanges | None:
-    change_record = read_changes(artifacts)
-    file_count = (
-        0
-        if change_record is None
-        else len(change_record.created) + len(change_record.modified) + len(change_record.deleted)
-    )
-    return change_record if file_count == result.changed_files else None
-
-
-def _changes(artifacts: Path, change_record: RecordedChanges | None) -> Changes:
-    if change_record is None:
-        return Changes()
-    diff = artifacts / _DIFF_FILE
-    return Changes(
-        created=change_record.created,
-        modified=change_record.modified,
-        deleted=change_record.deleted,
-        diff=read_file(diff).decode("utf-8", "replace") if diff.is_file() else "",
-    )
 
 
 def _reasons(record: RecordedRun, result: TrialResult, change_record: RecordedChanges | None) -> Iterator[str]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, get_args
+
+from msgspec.structs import replace
 
 from whet.errors import ClaimError
 from whet.model.eval_cases import (
@@ -45,7 +48,7 @@ from whet.reading.patterns import pattern_of
 from whet.reading.schemas import SchemaTrouble, check_schema
 from whet.reading.text import shown
 from whet.suites.conversation import USER, WrittenTurn, conversation_prompts, read_user
-from whet.suites.format import read_solution
+from whet.suites.format import read_pairwise, read_solution
 from whet.suites.split.fields import read_split
 
 _ASSERTION_FIELDS = ("op", "type", "target", "value", "negate", "description")
@@ -171,9 +174,12 @@ def read_case(fields: Fields, *, remote_only: bool) -> EvalCase | None:
     if kind == "task_package":
         return _task_package(fields, remote_only=remote_only)
     case = _READERS[kind](fields)
-    if remote_only and isinstance(case, TriggerQuery):
-        _refuse_folders(fields, case)
-    return case
+    if isinstance(case, TriggerQuery):
+        if remote_only:
+            _refuse_folders(fields, case)
+        return case
+    file = fields.findings.file
+    return replace(case, pairwise=read_pairwise(fields, Path(file).parent if file and not remote_only else None))
 
 
 def _point_at_slip(fields: Fields, name: str) -> None:

@@ -33,7 +33,7 @@ from whet.model.eval_cases import (
     VerifierKind,
 )
 from whet.model.run import id_problem
-from whet.model.suite import Solution, User
+from whet.model.suite import Pairwise, Solution, User
 from whet.reading.fields import Fields, Findings, unsound
 from whet.reading.text import shown
 from whet.suites.evals._cases import read_case
@@ -243,8 +243,10 @@ def _plain(value: Any) -> Any:
             return {**_object(value, {"env": {}, "network": False, "more": value.more}), **value.more}
         case Solution():
             return value.answer if value.run is None else {"run": value.run}
-        case RubricItem() | JudgeHints() | User() | EvalTurn():
-            return _object(value, {"soft": False, "majority": False})
+        case RubricItem() | JudgeHints() | User() | EvalTurn() | Pairwise():
+            # Not where a stored answer was read from: it is in the document.
+            place = getattr(value, "reference_file", None)
+            return _object(value, {"soft": False, "majority": False, "reference_file": place})
         case _:
             return dict(value) if isinstance(value, Mapping) else value
 

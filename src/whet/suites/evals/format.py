@@ -111,6 +111,7 @@ def lower_case(case: EvalCase, suite: EvalSuite, folder: Path, fields: Fields) -
         location=Location(file=fields.findings.file, line=fields.findings.line(fields.path)),
         split=case.split,
         source=source_of(case.source),
+        pairwise=getattr(case, "pairwise", None),
     )
     match case:
         case TriggerQuery():

@@ -20,10 +20,12 @@ from whet.reading.patterns import pattern_of
 from whet.reading.text import shown
 from whet.reading.yaml import read_checked
 from whet.suites.document_formats import document_format
+from whet.suites.format import read_pairwise
 from whet.suites.other_tools.shared import (
     MANIFEST,
     ForeignDocument,
     activation,
+    answered,
     assertion_check,
     case_id,
     contains_anyhow,
@@ -53,7 +55,7 @@ _PROMPTS = ("prompt", "query", "question")
 _WHOLE = ("expected_output", "ground_truth")
 _EVAL = (
     *("id", *_NAMES, *_PROMPTS, *_WHOLE, "should_trigger", "skills", "expected_skill", "expected_script"),
-    *("files", "tags", "repo_criteria", *PART_FIELDS),
+    *("files", "tags", "repo_criteria", "pairwise", *PART_FIELDS),
 )
 # Where an object has its statement, in the order of preference.
 _STATEMENT_FIELDS = ("text", "statement", "assertion", "expectation", "criterion", "description", "check", "name")
@@ -164,7 +166,11 @@ def _case(
         checks.append(activation(prompt, wanted=must_load))
     titles = (fields.text(title_field) for title_field in _NAMES)
     tags = dict.fromkeys(tag for tag in (*titles, *fields.texts("tags")) if tag)
-    return fields, id_field, new_case(fields, name, prompt, checks, tags=tuple(tags), placed=files, limits=about.limits)
+    pairwise = read_pairwise(fields, document.path.parent)
+    if pairwise is not None and not checks:
+        checks.append(answered(prompt))
+    more = {"tags": tuple(tags), "placed": files, "limits": about.limits, "pairwise": pairwise}
+    return fields, id_field, new_case(fields, name, prompt, checks, **more)
 
 
 def _lose_unknown(document: ForeignDocument, fields: Fields) -> None:

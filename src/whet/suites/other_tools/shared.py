@@ -213,6 +213,11 @@ def holds(op: Op, value: Any, *, negate: bool = False, **more: Any) -> Assertion
     return Assertion(op=op, value=value, has_value=value is not None, negate=negate, **more)
 
 
+def answered(prompt: str) -> Check:
+    """Return the check of a case that only a judge of pairs decides: there is an answer to compare."""
+    return assertion_check(prompt, "answers", holds("regex", r"/\S/", description="the answer is not empty"))
+
+
 def contains_anyhow(text: str, *, negate: bool = False, start: str = "") -> Assertion:
     """Return the assertion that a text is in the answer, whatever the case of its letters."""
     pattern = re.sub(r"[\\^$.*+?()\[\]{}|/]", r"\\\g<0>", text)

@@ -16,7 +16,7 @@ from whet.model.task import ImageSpec
 from whet.reading.fields import Fields, Findings, Language
 from whet.reading.text import shorten, written
 from whet.suites.conversation import WrittenTurn, conversation_prompts, read_user
-from whet.suites.format import read_check_files, read_solution
+from whet.suites.format import read_check_files, read_pairwise, read_solution
 from whet.suites.python import authoring
 from whet.suites.split.fields import read_source, read_split
 
@@ -63,6 +63,7 @@ def _case(reader: _PythonFields, source: authoring.Case) -> Case:
         expected_fail=reader.flag("expected_fail"),
         classify=reader.function("classify_failure", most=1),
         solution=read_solution(reader),
+        pairwise=read_pairwise(reader, Path(reader.findings.file).parent),
         image=_image(reader),
         check_files=read_check_files(reader, Path(reader.findings.file)),
         split=read_split(reader),

@@ -5,6 +5,7 @@ import { rateScale } from "./charts.js";
 import { differsPart } from "./differs.js";
 import { el, notice, said } from "./dom.js";
 import { forest } from "./forest.js";
+import { pairsText } from "./judge.js";
 import { loadedText } from "./loads.js";
 import { onFew, sentencesOf } from "./meaning.js";
 import { rateText } from "./parts.js";
@@ -66,7 +67,7 @@ export function comparisonCard(run, comparison, { nameOf = armName, runners = 2,
       differsPart(differences, [nameOf(baseline), nameOf(candidate)]),
       reasons,
       statisticsPart(comparison, nameOf),
-      comparison.pairs ? el("p", { class: "quiet" }, "Pairwise: ", pairsOf(comparison.pairs, nameOf)) : null,
+      comparison.pairs ? el("p", { class: "quiet" }, "Pairwise: ", pairsText(comparison.pairs, nameOf)) : null,
       notes.length ? notice("warn", el("ul", null, notes.map((note) => el("li", null, said(sentence(note)))))) : null,
     ),
     rows.length ? el("div", null, el("p", { class: "quiet legend" }, "← ", said(nameOf(baseline)), " · points · ", said(nameOf(candidate)), " →"), forest({ rows, whole, label: "Difference of each case", worstFirst: comparison.difference < 0, far }), legendOf(rows)) : null,
@@ -115,15 +116,6 @@ function checkOfJudge({ judging, difference, candidate, baseline }, nameOf) {
   const [favoured, against] = difference >= 0 ? [candidate, baseline] : [baseline, candidate];
   if (ofFailures > 1) return [`${rests}${state} It could not explain the difference, even if it passed all failures of `, said(nameOf(favoured)), "."];
   return [`${rests}${state} To explain the difference, it would have to pass ${trimmedPoints(ofFailures)} points more of the failures of `, said(nameOf(favoured)), " than of ", said(nameOf(against)), "."];
-}
-
-/** What a judge said of pairs of answers, which enters no rate. */
-function pairsOf({ verdict, reason, candidate, baseline, wins, losses, ties, pairs, depend_on_order: unsteady, left_out: leftOut, difference }, nameOf) {
-  const words = { better: "answers better than", worse: "answers worse than", errored: "has too few judged pairs beside", inconclusive: "is not known to answer better or worse than" };
-  const interval = difference ? `, ${points(difference.value)} points (${points(difference.low)} to ${points(difference.high)})` : "";
-  const order = pairs ? ` ${percent(unsteady / pairs)} depend on the order.` : "";
-  const absent = leftOut ? ` ${count(leftOut, "pair")} left out.` : "";
-  return [said(nameOf(candidate)), ` ${words[verdict]} `, said(nameOf(baseline)), `: ${count(wins, "win")}, ${count(losses, "loss", "losses")}, ${count(ties, "tie")}${interval}; `, said(reason), `.${order}${absent}`];
 }
 
 /** How many times as much a candidate takes of what shall be less. */

@@ -31,8 +31,14 @@ from whet.suites.other_tools.plugin_evals.folders import (
     plugin_of,
     unread_manifests,
 )
-from whet.suites.other_tools.plugin_evals.graders import LoweredGrader, count_checks, lower_grader
-from whet.suites.other_tools.shared import ForeignDocument, new_case
+from whet.suites.other_tools.plugin_evals.graders import (
+    LoweredGrader,
+    count_checks,
+    is_baseline,
+    lower_grader,
+    read_baseline,
+)
+from whet.suites.other_tools.shared import ForeignDocument, answered, new_case
 from whet.suites.split.fields import PART_FIELDS
 
 _USUAL_RUNS, _MOST_RUNS = 3, 50
@@ -148,9 +154,13 @@ class _PluginSuite:
         if not self._is_carried_over(document):
             return None
         prompt = _prompt(document)
+        pair_graders = [grader for grader in document.graders if is_baseline(grader)]
         lowered = [
-            check for grader in document.graders if (check := lower_grader(self._document, grader, prompt)) is not None
+            check
+            for grader in document.graders
+            if not is_baseline(grader) and (check := lower_grader(self._document, grader, prompt)) is not None
         ]
+        pairwise = read_baseline(self._document, pair_graders, document.folder, self._inside)
         _check_graders(document)
         fields = document.fields
         name = self._free_name(document)
@@ -159,7 +169,7 @@ class _PluginSuite:
             fields,
             name,
             prompt,
-            count_checks(lowered),
+            count_checks(lowered) if lowered or pairwise is None else (answered(prompt),),
             tags=document.about("tags").texts("tags"),
             limits=_limits(document),
             model=document.about("model").text("model"),
@@ -167,6 +177,7 @@ class _PluginSuite:
             env=document.about("env").variables("env", _VARIABLE),
             bootstrap=_scaffold(document, self._inside),
             placed=tuple(_placed(document, self._inside)),
+            pairwise=pairwise,
         )
         _warn_of_checks(document, lowered)
         return case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -22,11 +23,13 @@ from whet.model.eval_cases import (
     LlmRubric,
     RubricItem,
 )
-from whet.model.suite import Check
+from whet.model.suite import Check, Pairwise
 from whet.reading.fields import Fields, is_whole
+from whet.reading.paths import inside_problem
 from whet.reading.patterns import read_pattern
-from whet.suites.other_tools.plugin_evals.documents import GraderDocument
+from whet.suites.other_tools.plugin_evals.documents import GraderDocument, is_inside
 from whet.suites.other_tools.shared import ForeignDocument, holds
+from whet.suites.references import read_reference
 
 TYPES = ("regex", "tool_used", "tool_order", "file_exists", "llm", "baseline")
 ARMS = ("with-only", "both")
@@ -50,7 +53,8 @@ _VOTES = 3
 # From which rating on a vote is a yes.
 _YES = 0.7
 _NO_MOCKS = "whet has no mocks of MCP servers yet"
-_NO_BASELINE = "whet judge pairs compares two arms of a run, and no stored transcript"
+BASELINE = "baseline"
+_ONE_QUESTION = "a case is compared with one stored answer, and another grader has it"
 _NEVER = "matches nothing, so that the grader never holds"
 
 
@@ -97,6 +101,41 @@ def lower_grader(document: ForeignDocument, grader: GraderDocument, prompt: str)
         weight=1.0 if weight is None else weight,
     )
     return LoweredGrader(check, with_only)
+
+
+def is_baseline(grader: GraderDocument) -> bool:
+    """Return whether a grader compares with a stored transcript, which is asked after the run and decides no trial."""
+    return grader.fields.values.get("type") == BASELINE
+
+
+def read_baseline(
+    document: ForeignDocument, graders: Sequence[GraderDocument], folder: Path, root: Path
+) -> Pairwise | None:
+    """Return what the first of *graders*, which compare with a transcript, asks of a case; None if there is none.
+
+    Transcripts are seen from the *folder* of the case, and lie in *root*.
+    """
+    for grader in graders[1:]:
+        document.lose_check(grader.fields, "type", f"the grader {grader.name}, because {_ONE_QUESTION}")
+    for grader in graders[:1]:
+        fields = grader.fields
+        fields.refuse_unknown((*_COMMON, *_KEYS[BASELINE]))
+        fields.number("weight", above=0)
+        fields.choice("arm", ARMS)
+        criteria = _text_or_body(grader, "criteria")
+        path = fields.checked("baseline_file", fields.text("baseline_file", required=True), inside_problem)
+        if path is None:
+            return None
+        file = folder / path
+        if file.exists() and not is_inside(file, root):
+            fields.problem("baseline_file", f"leads out of {root}", "copy the transcript to its place")
+            return None
+        return Pairwise(
+            question=f"Which answer satisfies this better?\n{criteria}",
+            reference=read_reference(fields, "baseline_file", file),
+            reference_file=file,
+        )
+    return None
 
 
 def _regex(grader: GraderDocument, prompt: str) -> tuple[BooleanAssertion, dict[str, Any]]:
@@ -277,12 +316,6 @@ def _llm(grader: GraderDocument, prompt: str) -> tuple[LlmRubric, dict[str, Any]
     return case, {"criteria": criteria, "focus": focus_config}
 
 
-def _baseline(grader: GraderDocument, _prompt: str) -> tuple[BooleanAssertion, dict[str, Any]]:
-    grader.fields.text("baseline_file", required=True)
-    _text_or_body(grader, "criteria")
-    raise _Lost("type", _NO_BASELINE)
-
-
 def _assertion_case(prompt: str, assertion: Assertion) -> BooleanAssertion:
     return BooleanAssertion(instruction=prompt, assertions=(assertion,))
 
@@ -293,7 +326,6 @@ _READERS = {
     "tool_order": _tool_order,
     "file_exists": _file_exists,
     "llm": _llm,
-    "baseline": _baseline,
 }
 
 

@@ -17,7 +17,7 @@ from whet.model.suite import AS_WRITTEN, Case, Check, Limits, Suite, SuiteReadin
 from whet.reading.fields import Fields, Findings
 from whet.suites.conversation import WrittenTurn, conversation_prompts
 from whet.suites.document_formats import document_format
-from whet.suites.other_tools.shared import ForeignDocument, activation, case_id, new_case, texts_of
+from whet.suites.other_tools.shared import ForeignDocument, activation, answered, case_id, new_case, texts_of
 from whet.suites.other_tools.vally.environments import Environment, EnvironmentReader, skill_around
 from whet.suites.other_tools.vally.files import SETTINGS, refuse_other_files
 from whet.suites.other_tools.vally.graders import (
@@ -25,7 +25,9 @@ from whet.suites.other_tools.vally.graders import (
     WeighableCheck,
     constraint_checks,
     duration,
+    is_pairwise,
     lower_grader,
+    read_pairs_question,
 )
 from whet.suites.split.fields import PART_FIELDS
 
@@ -150,11 +152,17 @@ class _Spec:
             turn_count=len(prompts),
             judge_model=self._defaults.judge_model,
         )
-        graders = list(_graders(context, fields))
+        grader_fields = list(_graders(fields))
+        pair_graders = [grader for grader in grader_fields if is_pairwise(grader)]
+        graders = [
+            check
+            for grader in grader_fields
+            if not is_pairwise(grader) and (check := lower_grader(context, grader)) is not None
+        ]
         environment = self._environment + self._reader.read(fields)
         if self._reading.no_skills:
             environment = replace(environment, skills=())
-        checks = tuple(self._checks(context, fields, graders))
+        checks = tuple(self._checks(context, fields, graders, in_pairs=bool(pair_graders)))
         case = new_case(
             fields,
             name,
@@ -166,15 +174,20 @@ class _Spec:
             trials=self._defaults.trials,
             model=self._defaults.model,
             pass_threshold=self._scoring.threshold,
+            pairwise=read_pairs_question(context, pair_graders),
             **_workplace(environment),
         )
         return fields, id_field, case
 
-    def _checks(self, context: GraderContext, fields: Fields, graders: Sequence[WeighableCheck]) -> Iterator[Check]:
-        if context.rubric and not any(grader.type == "prompt" for grader in graders):
+    def _checks(
+        self, context: GraderContext, fields: Fields, graders: Sequence[WeighableCheck], *, in_pairs: bool
+    ) -> Iterator[Check]:
+        if context.rubric and not in_pairs and not any(grader.type == "prompt" for grader in graders):
             self.document.lose_check(fields, "rubric", "no grader of the type prompt asks for it")
         yield from self._weighted(fields, graders)
-        if not graders:
+        if in_pairs and not graders:
+            yield answered(context.prompt)
+        elif not graders:
             # Without a grader nothing decides, and constraints alone are no task.
             return
         yield from constraint_checks(context, fields.table("constraints"))
@@ -215,12 +228,12 @@ def _turns(document: ForeignDocument, fields: Fields) -> Iterator[WrittenTurn]:
         yield WrittenTurn(prompt=turn.text("prompt", required=isinstance(item, Mapping)) or "")
 
 
-def _graders(context: GraderContext, fields: Fields) -> Iterator[WeighableCheck]:
+def _graders(fields: Fields) -> Iterator[Fields]:
     fields.has("graders", required=True, hint="nothing says what is expected")
     for place, item in fields.items("graders"):
         grader = fields.object(place, item)
-        if grader.values and (lowered := lower_grader(context, grader)) is not None:
-            yield lowered
+        if grader.values:
+            yield grader
 
 
 def _warn_of_unused(document: ForeignDocument, reading: SuiteReading) -> None:

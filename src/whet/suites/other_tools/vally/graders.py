@@ -21,7 +21,7 @@ from whet.model.eval_cases import (
     RubricItem,
     ToolMatch,
 )
-from whet.model.suite import Check
+from whet.model.suite import Check, Pairwise
 from whet.reading.claims.forms import Quits
 from whet.reading.fields import Fields, is_whole
 from whet.reading.paths import glob_problem, inside_problem
@@ -41,13 +41,16 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NO_FALL = "over the limit the grader has failed, and its score does not fall little by little"
 _LOST = {
-    "pairwise": "it is asked after a run of two arms: whet judge pairs",
     "program": "whet does not ask programs for a score",
     "error-count": "whet does not count errors of tools",
     "diff-empty": "whet has no check of the whole diff",
     "diff-contains": "whet has no check of the whole diff",
     "diff-not-contains": "whet has no check of the whole diff",
 }
+PAIRWISE = "pairwise"
+_ONE_QUESTION = "a case has one question about pairs, and another grader of the type pairwise has it"
+_DIRECTION = "only who is better counts, and not by how much"
+_ONE_JUDGE = "the judge of the settings compares pairs"
 _NOT = {True: "not ", False: ""}
 _OUTPUT_CONDITIONS = ("stdout_matches", "stdout_not_matches", "stderr_matches", "stderr_not_matches")
 
@@ -114,6 +117,34 @@ def lower_grader(context: GraderContext, fields: Fields) -> WeighableCheck | Non
         return None
     check = _in_turn(check, turn)
     return WeighableCheck(replace(check, label=name or check.label), kind, name)
+
+
+def is_pairwise(fields: Fields) -> bool:
+    """Return whether a grader compares the answers of two arms, which is asked after the run and decides no trial."""
+    return fields.values.get("type") == PAIRWISE
+
+
+def read_pairs_question(context: GraderContext, graders: Sequence[Fields]) -> Pairwise | None:
+    """Return what the first of *graders*, which compare answers, asks of a stimulus; None if there is none."""
+    document = context.document
+    for fields in graders[1:]:
+        document.lose_check(fields, "type", f"the grader {PAIRWISE}, because {_ONE_QUESTION}")
+    for fields in graders[:1]:
+        document.lose_unknown(fields, ("type", "name", "config"))
+        config = fields.table("config")
+        document.lose_unknown(config, ("prompt", "model", "threshold"))
+        config.number("threshold", least=0, most=1)
+        for name, why in (("threshold", _DIRECTION), ("model", _ONE_JUDGE)):
+            if config.text(name) if name == "model" else config.given(name) is not None:
+                document.lose(config, name, why)
+        return Pairwise(question=config.text("prompt") or _question_of(context.rubric))
+    return None
+
+
+def _question_of(rubric: Sequence[str]) -> str | None:
+    if not rubric:
+        return None
+    return "\n".join(("Which answer does this better?", *(f"- {text}" for text in rubric)))
 
 
 def _turn(context: GraderContext, fields: Fields) -> int | None:
