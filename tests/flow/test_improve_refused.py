@@ -70,6 +70,25 @@ def test_a_run_without_a_limit_is_refused_where_nobody_can_be_asked(
     assert hotel.folders == []
 
 
+def test_the_limit_of_the_settings_holds_for_all_phases_together(hotel: Hotel) -> None:
+    settings = (hotel.project.root / "whet.toml").read_text()
+    hotel.project.settings(settings + "\n[run]\nmax_cost_usd = 0.4\nmax_parallel = 1\n")
+
+    done = hotel.project.whet(*hotel.words(), env={"WHET_TRIALS": "7"})
+
+    assert done.code == 5, done.stdout + done.stderr
+    assert hotel.document.options.max_cost_usd == 0.4
+    assert hotel.document.cost_usd <= 0.4
+
+
+def test_a_number_of_trials_for_all_runs_of_a_shell_does_not_count_here(hotel: Hotel) -> None:
+    done = hotel.project.whet(*hotel.words("--max-cost", "9"), env={"WHET_TRIALS": "7"})
+
+    assert done.code == 0, done.stdout + done.stderr
+    assert hotel.document.rounds[0].confirm is not None
+    assert hotel.document.rounds[0].confirm.trials == 48
+
+
 def test_few_held_out_cases_are_refused_with_the_number_that_is_missing(hotel: Hotel) -> None:
     hotel.write_suite(10)
 

@@ -166,16 +166,20 @@ def test_two_do_not_work_on_one_run(hotel: Hotel) -> None:
     assert "in use by another whet" in second.stderr
 
 
-def test_a_skill_that_changes_meanwhile_is_not_what_is_compared(hotel: Hotel) -> None:
+def test_a_skill_that_changes_meanwhile_is_neither_compared_nor_written_over(hotel: Hotel) -> None:
     _end_in(hotel, "racing", signal.SIGINT)
     hotel.project.write(
         "greet/SKILL.md", "---\nname: greet\ndescription: Another one.\n---\nPlease welcome each guest.\n"
     )
 
-    done = hotel.project.whet("improve", "--resume", "latest")
+    done = hotel.project.whet("improve", "--resume", "latest", "--apply", "--force")
 
-    assert done.code == 0, done.stderr
+    assert done.code == 2
+    assert "has changed since the run began" in done.stderr
     assert hotel.document.outcome == "succeeded"
+    assert (hotel.folder.path / "accepted.patch").exists()
+    assert (hotel.folder.path / "report.html").exists()
+    assert "Another one" in (hotel.skill / "SKILL.md").read_text()
 
 
 def test_cases_that_change_meanwhile_end_the_run(hotel: Hotel) -> None:

@@ -70,7 +70,7 @@ def test_a_large_effect_stops_a_run_early_and_what_follows_agrees(coin: Project)
     compared, gate = _json(coin, "compare"), coin.whet("gate")
     rounds = len(coin.journal()) // ROUND
     assert ran.results["stopped"] == "decided"
-    assert ran.results["until"] == {"effect": 0.1, "rounds": 10, "margin": None, "goal": None}
+    assert ran.results["until"] == {"effect": 0.1, "rounds": 10, "margin": None, "goal": None, "error": 0.05}
     assert 2 <= rounds < 6
     assert len(coin.journal()) == rounds * ROUND
     assert (compared["verdict"], compared["looks"], gate.code) == ("better", rounds - 1, 0)

@@ -139,8 +139,8 @@ def carry_out(folder: ImproveFolder, request: ImproveRequest, watcher: Watcher) 
         except KeyboardInterrupt:
             interruption = EndedEarly("interrupted", "interrupted: everything that has ended is kept")
             keeper.end_early(interruption, _how_to_resume(keeper, interruption))
-        is_applied = _apply(keeper, request) if keeper.document.outcome == "succeeded" else False
         _write_report(keeper)
+        is_applied = keeper.document.outcome == "succeeded" and _apply(keeper, request)
     return ImproveOutcome(
         folder=folder,
         document=keeper.document,

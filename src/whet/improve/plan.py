@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from whet.decide.comparison import sample_trial
 from whet.decide.improve.reach import effect_in_reach
@@ -91,6 +92,10 @@ def plan_improvement(request: ImproveRequest) -> ImprovePlan:
     settings = load_settings(request.suite, flags=request.flags, environ=os.environ, config_file=request.config_file)
     if settings.on is not None:
         raise UsageError("whet improve runs on this machine, and run.on names a cluster", hint="unset run.on")
+    if request.max_cost_usd is None:
+        # What the settings say of every run holds for all phases together.
+        request = replace(request, max_cost_usd=settings.max_cost_usd)
+    assert request.suite is not None
     suite = load_suite(request.suite)
     runner = choose_runner(settings, suite, request.runner)
     if not request.own_candidates:

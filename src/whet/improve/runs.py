@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from whet.model.comparison import RunSamples, Stop, Until
-from whet.model.request import RunRequest, Selection, Settings
+from whet.model.request import BUILT_IN, RunRequest, Selection, Settings
 from whet.model.suite import SKILL, Part
 from whet.plan.load import PlannedRun, check_run, load_inputs, plan_run
 from whet.record.improve.folder import ImproveFolder
@@ -171,6 +171,8 @@ def _quiet(settings: Settings, ask: PhaseAsk) -> Settings:
         # A second try at what failed would hide how often it fails.
         retries=0,
         arms={name: {"skill": str(place)} for name, place in ask.versions.items()},
+        # Who set a number of trials for all runs of this shell did not mean this one.
+        origins={**settings.origins, **({} if ask.trials else {"run.trials": BUILT_IN})},
     )
 
 

@@ -212,8 +212,8 @@ def improve_command(*, as_json: bool, dry_run: bool, **options: Any) -> int:
         if dry_run:
             return exit_codes.DONE
         can_ask = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
-        require_money(request, os.environ, can_ask=can_ask)
-        if request.max_cost_usd is None and not request.yes:
+        require_money(plan.request, os.environ, can_ask=can_ask)
+        if plan.request.max_cost_usd is None and not request.yes:
             click.confirm("Start?", abort=True)
         folder = begin(plan)
     outcome = carry_out(folder, request, _watcher(folder, screen))
