@@ -152,6 +152,9 @@ _LIVE_PLACE = re.compile(r"/whet-\w+/\w+")
 # How many lines of what a check printed are shown.
 PRINTED_LINES = 5
 
+# The facts of a finding that are paths.
+PLACES = frozenset({"at", "artifacts", "workspace"})
+
 ShownStatus = Status | Literal["not-run", "void"]
 
 

@@ -40,11 +40,11 @@ def header_lines(start: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
     """Yield what people want to see before the first agent starts."""
     info, plan = start.info, start.plan
     words, runs = words_of(info.command), not start.shards
-    suite = f"{one_line(plan.suite.name)} ({path_for_people(info.suite_path, cwd)})"
+    suite = f"{one_line(plan.suite.name)} ({screen.path(info.suite_path, cwd)})"
     yield f"{screen.paint(f'whet {one_line(info.version, 40)}', 'bold')}"
     facts = {
         words.suite: suite,
-        "settings": _settings(info, cwd),
+        "settings": _settings(info, screen, cwd),
         "project": _project(start, cwd),
         "plan": _size(plan, words),
         "done": f"{count(start.done, words.trial)} by an earlier run" if start.done and runs else "",
@@ -56,7 +56,7 @@ def header_lines(start: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
         "cluster": one_line(info.cluster),
         "sandbox": one_line(info.sandbox),
         "ceilings": " and ".join(info.ceilings.words()),
-        "record": path_for_people(info.run_dir, cwd),
+        "record": screen.path(info.run_dir, cwd),
     }
     for label, fact in facts.items():
         if fact:
@@ -66,10 +66,10 @@ def header_lines(start: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
     yield ""
 
 
-def _settings(info: RunInfo, cwd: Path) -> str:
+def _settings(info: RunInfo, screen: Screen, cwd: Path) -> str:
     """The settings files in force; they decide what runs, so you should not have to guess."""
     if info.settings_files:
-        return " and ".join(path_for_people(file, cwd) for file in info.settings_files)
+        return " and ".join(screen.path(file, cwd) for file in info.settings_files)
     return f"none found up to {path_for_people(info.searched_to, cwd)}" if info.searched_to else "none found"
 
 
