@@ -13,8 +13,17 @@ from typing import Literal, TextIO
 from whet.reading.text import is_on, is_smart, path_for_people, wants_colour, wants_links, width
 from whet.report.contract import NotWritten
 
-Style = Literal["good", "bad", "warn", "dim", "bold"]
-_CODES: dict[Style, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
+Style = Literal["good", "bad", "warn", "dim", "bold", "blue", "magenta", "cyan"]
+_CODES: dict[Style, str] = {
+    "good": "32",
+    "bad": "31",
+    "warn": "33",
+    "dim": "2",
+    "bold": "1",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
 # One character each, so that columns stay aligned.
 _PLAIN = str.maketrans({"✓": "+", "✗": "x", "…": "~", "│": "|", "·": "-", "±": "~", "━": "#", "─": "."})
 # CI systems run `::word` at the start of a line, and `##[...]` or `##vso[...]` anywhere, as a command.
@@ -24,7 +33,7 @@ _CI_VARIABLES = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
 # Between the words of a command to copy, which no line ends within.
 GLUE = "\x1f"
 # The styles that a screen paints. Any other escape or control character is not ours, and is dropped.
-STYLES = re.compile(r"\x1b\[(?:0|1|2|(?:1;)?3[123])m")
+STYLES = re.compile(r"\x1b\[(?:0|1|2|(?:1;)?3[1-6])m")
 # A link to a file, as terminals read it, and its end.
 _LINK = r"\x1b\]8;;(?:file://[!-~]+)?\x1b\\"
 _UNSEEN = re.compile(f"{STYLES.pattern}|{_LINK}")

@@ -11,8 +11,9 @@ from threading import Lock
 from whet.model.grade import AS_EXPECTED
 from whet.model.run import Plan, Trial, TrialKey, TrialResult
 from whet.model.run_events import Notice, RunStarted
-from whet.reading.text import count, duration, fitted, left, middle, one_line, right, width
-from whet.report.finding import ShownStatus, class_of, execution_name, trial_name
+from whet.reading.text import count, duration, fitted, left, one_line, right, width
+from whet.report.failed_cases import reason_of
+from whet.report.finding import ShownStatus, class_of, execution_name, own_label, trial_name
 from whet.report.screen import Screen, Style
 
 # The first sign of life comes after this much silence, and each further one after twice as much, up to the longest:
@@ -248,10 +249,12 @@ def _note(result: TrialResult, limit: int) -> str:
         return f"passed on attempt {len(result.attempts)}" if result.flaky else ""
     if result.status in ("expected-failed", "unexpected-passed"):
         return result.status
-    ident, title = class_of(result)
-    cause = result.failure.cause if result.status == "errored" and result.failure else ident
-    short = f"{result.status}: {middle(title, 60)}"
-    full_note = f"{short} ({one_line(cause, 40)})" if cause not in (ident, title) else short
-    # The end of the run shows the cause again.
-    fitting = full_note if len(full_note) <= limit else short
-    return fitting if len(fitting) <= limit else fitting[: limit - 1] + "…"
+    note = f"{result.status}: {_why(result)}"
+    # The sign of the line says the status already, and the end of the run shows the whole reason.
+    fitting = note if width(note) <= limit else _why(result)
+    return fitting if width(fitting) <= limit else fitting[: limit - 1] + "…"
+
+
+def _why(result: TrialResult) -> str:
+    """Return what the author calls a failure, or else the line that says most of why."""
+    return own_label(result) or reason_of(result) or class_of(result)[1]

@@ -23,9 +23,9 @@ from whet.model.suite import WorkspaceSpec
 from whet.reading.text import count, left, one_line, path_for_people
 from whet.report.contract import ReporterContext
 from whet.report.digest import RunNouns, read_digest, words_of
-from whet.report.finding import session_line
 from whet.report.screen import Screen
 from whet.report.terminal._ending import ending_lines
+from whet.report.terminal._sessions import SessionLines
 from whet.report.terminal.progress import (
     CallProgress,
     PlainProgress,
@@ -154,6 +154,7 @@ class TerminalReporter:
         self._screen = Screen(context.stdout, context.environ)
         self._cwd = context.cwd
         self._progress: LiveProgress | PlainProgress | None = None
+        self._sessions: SessionLines | None = None
 
     @property
     def live(self) -> bool:
@@ -168,8 +169,7 @@ class TerminalReporter:
             case TrialStarted() | TrialEnded():
                 self._trial(event)
             case SessionSeen():
-                if line := session_line(event, self._screen):
-                    self._line(line)
+                self._session(event)
             case Looked():
                 self._look(event)
             case Notice():
@@ -189,6 +189,7 @@ class TerminalReporter:
         for line in header_lines(event, self._screen, self._cwd):
             self._screen.line(line)
         self._progress = _progress_of(event, self._screen)
+        self._sessions = SessionLines(event.plan, self._screen)
 
     def _trial(self, event: TrialStarted | TrialEnded) -> None:
         if self._progress is None:
@@ -197,6 +198,10 @@ class TerminalReporter:
             self._progress.started(event.trial)
         else:
             self._progress.ended(event.trial, event.result)
+
+    def _session(self, event: SessionSeen) -> None:
+        if self._sessions is not None and (line := self._sessions.line(event)):
+            self._line(line)
 
     def _line(self, text: str) -> None:
         (self._progress or self._screen).line(text)
