@@ -93,6 +93,9 @@ def test_the_pages_of_the_service_keep_nobody_out_and_fit_the_screen(
         visitor.page.get_by_role("button", name="Start the run").click()
         visitor.page.get_by_role("alert").wait_for()
         look(visitor, "form")
+        visitor.page.get_by_label("Run in rounds until it is decided").check()
+        expect(visitor.page.get_by_role("status", name="What the run takes")).to_contain_text("At most")
+        look(visitor, "rounds")
 
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 

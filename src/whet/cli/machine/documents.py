@@ -218,6 +218,21 @@ class ServiceRunDocument(Struct, frozen=True, kw_only=True, tag_field="schema", 
     error: str | None
 
 
+class ServicePlanDocument(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/service-plan/1"):
+    """What `whet suites run --dry-run --json` prints: the plan as the service shows it, which may say more."""
+
+    cases: int
+    arms: int
+    trials: int
+    trials_per_case: int
+    rounds: int | None
+    cost_usd: float | None
+    seconds: float | None
+    finds_points: float | None
+    needed: dict[str, Any] | None
+    learned_from: str | None
+
+
 # The class of each document, which is imported when its schema is asked for. The name is the one in its field
 # `schema`, whet/NAME/1, except of a history, which is a document of the pages.
 DOCUMENTS: Mapping[str, tuple[str, str]] = {
@@ -248,6 +263,7 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "removal": ("whet.record.removal", "Removal"),
     "runs": ("whet.record.listing", "RunListing"),
     "search": ("whet.view.search", "SearchDocument"),
+    "service-plan": (__name__, "ServicePlanDocument"),
     "service-run": (__name__, "ServiceRunDocument"),
     "service-suites": (__name__, "ServiceSuitesDocument"),
     "skill-changes": ("whet.callable.report_files", "SkillChangesDocument"),
@@ -261,7 +277,7 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
 
 
 # What a service says of them depends on its version.
-_OPEN = ("ServiceRunDocument", "ServiceSuite")
+_OPEN = ("ServicePlanDocument", "ServiceRunDocument", "ServiceSuite")
 
 
 def document_schema(name: str) -> dict[str, Any]:
