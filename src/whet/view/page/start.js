@@ -6,7 +6,7 @@ import { estimatePart, Length } from "./estimate.js";
 import { choice, field } from "./fields.js";
 import { problemNotice } from "./parts.js";
 import { place } from "./places.js";
-import { size, when } from "./words.js";
+import { exactly, size } from "./words.js";
 
 const UPLOAD = "upload";
 const MOST_ARMS = 8;
@@ -44,7 +44,7 @@ export async function allSkills(signal) {
 
 /** A skill as people know it: by its label, else by when it was uploaded; the digest tells two apart. */
 function skillText({ label, sha256, size: bytes, created_at: created }) {
-  return `${label ? `${label} · ` : ""}${when(created)} · ${size(bytes)} · ${sha256.slice(0, 12)}`;
+  return `${label ? `${label} · ` : ""}${exactly(created).textContent} · ${size(bytes)} · ${sha256.slice(0, 12)}`;
 }
 
 function startForm(suite, runners, skills, signal) {
