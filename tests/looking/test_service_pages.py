@@ -110,7 +110,12 @@ def test_two_runs_with_a_skill_are_compared_arm_by_arm_with_what_changed_in_it(b
         expect(decisions.last.get_by_role("heading")).to_contain_text("with the skill")
         moved = visitor.page.get_by_role("table", name="Cases that moved").get_by_role("row").last
         expect(moved).to_contain_text(re.compile("exact_match-1.*with the skill.*0.%.*100.%", re.DOTALL))
+        lines = visitor.page.get_by_role("list", name="Lines that differ")
+        expect(lines.get_by_role("listitem")).to_have_text(
+            [re.compile("removed: Greet everybody"), re.compile("added: Be polite")]
+        )
         visitor.page.locator("details.differs > summary").click()
+        expect(lines).to_be_hidden()
         skills = visitor.page.get_by_role("region", name="Texts that differ")
         expect(skills.locator(".removed")).to_contain_text("Greet everybody.")
         expect(skills.locator(".added")).to_contain_text("Be polite to everybody.")

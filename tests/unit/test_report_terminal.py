@@ -26,7 +26,7 @@ from reporting import (
 )
 
 from whet.model.events import CommandRun
-from whet.model.grade import Failure, FailureClass, Grade, Location
+from whet.model.grade import CHECKS_FAILED, Failure, FailureClass, Grade, Location
 from whet.model.run_events import Notice, RunEnded, RunStarted, SessionSeen
 from whet.report.screen import Screen
 from whet.report.terminal.reporter import TerminalReporter, shares_at_once
@@ -449,7 +449,10 @@ def test_a_note_with_little_room_says_why_and_leaves_the_status_to_its_sign(monk
 def test_a_note_has_the_name_that_the_author_gave_a_failure_or_else_the_line_that_says_most():
     own = FailureClass(id="no-link", label="Entries without a link")
     message = "2 expectations do not hold\n1. suite.py:27: every entry has its link\n2. suite.py:30: more"
-    outcome = by_case({"named": lambda key: failed(key, message, failure_class=own)}, lambda key: failed(key, message))
+    unmet = Failure(phase="check", code=CHECKS_FAILED, cause="agent", message=message)
+    outcome = by_case(
+        {"named": lambda key: failed(key, failure=unmet, failure_class=own)}, lambda key: failed(key, failure=unmet)
+    )
 
     printed = show(make_plan(["named", "other"]), outcome)
 

@@ -314,8 +314,11 @@ class EndedTrial(Protocol):
 
 def own_label(result: EndedTrial) -> str | None:
     """Return what the author of the suite calls a failure; a class of whet itself says less than the reason."""
-    failure_class = result.failure_class
-    if failure_class is None or result.status == "errored" or failure_class.id in _CLASSES_OF_WHET:
+    failure, failure_class = result.failure, result.failure_class
+    if failure is None or failure_class is None or failure_class.id in _CLASSES_OF_WHET:
+        return None
+    # Any other failure is one that whet names, such as a crash.
+    if failure.code != CHECKS_FAILED:
         return None
     return one_line(failure_class.label or failure_class.id, 120)
 

@@ -97,8 +97,8 @@ function sentences(plan) {
   return [[el("strong", null, `${size}${taken}`), ` (${factors.join(" × ")})`, ...source], ...(plan.needed ? [[outlook(plan)]] : [])];
 }
 
-function outlook({ finds_points: found, needed, rounds }) {
-  const reach = found === null ? "So few trials find no difference, however large." : `8 of 10 such runs find a difference of ${whole(Math.ceil(found))} points or more.`;
+function outlook({ finds_points: least, needed, rounds }) {
+  const reach = least === null ? "So few trials find no difference, however large." : `8 of 10 such runs find a difference of ${whole(Math.ceil(least))} points or more.`;
   const effect = `${needed.effect_points} ${needed.effect_points === 1 ? "point" : "points"}`;
   if (rounds && needed.rounds === null) return `${reach} To find ${effect} takes more rounds than a run may have: more cases would help.`;
   const enough = rounds ? count(needed.rounds, "round") : `${count(needed.trials, "trial")} of each case`;
