@@ -67,7 +67,9 @@ def find_pilot(connection: Connection, suite_id: str, body: RunBody) -> Run | No
     """Return the newest completed run of a suite that had the same agents and models."""
     newest = (
         select(runs)
-        .where(runs.c.suite_id == suite_id, runs.c.kind == "run", runs.c.status == "completed", runs.c.deleted_us.is_(None))
+        .where(
+            runs.c.suite_id == suite_id, runs.c.kind == "run", runs.c.status == "completed", runs.c.deleted_us.is_(None)
+        )
         .order_by(runs.c.created_us.desc(), runs.c.id.desc())
         .limit(_LOOKED_AT)
     )
