@@ -9,6 +9,8 @@ import struct
 import subprocess
 import sys
 import termios
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from project import PATIENCE_S, Project
@@ -54,11 +56,11 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-def on_a_terminal(project: Project, columns: int, *words: str) -> str:
+def on_a_terminal(project: Project, columns: int, *words: str, **variables: str) -> str:
     """Return what a command prints on a terminal of so many *columns*."""
     here, there = os.openpty()
     fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environ = {**project.environment(), "TERM": "xterm", "CI": "1"}
+    environ = {**project.environment(), "TERM": "xterm", "CI": "1", **variables}
     with subprocess.Popen(
         [sys.executable, "-m", "whet", *words],
         cwd=project.root,
@@ -95,6 +97,19 @@ def test_commands_have_colour_if_it_is_forced_and_none_in_a_pipe(compared: Proje
     assert "\x1b" not in piped + refused
     # An audit names a new folder each time.
     assert words == ("audit", "suite.py") or STYLES.sub("", forced) == piped == refused
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "--case", "a", *ARMS), ("runs",), ("report", "latest", "--html", "pages.html")], ids=" ".join
+)
+def test_paths_are_links_on_a_terminal_and_lead_to_what_is_there(compared: Project, words: tuple[str, ...]) -> None:
+    printed = on_a_terminal(compared, 80, *words, FORCE_HYPERLINK="1")
+    piped = compared.whet(*words, env={"FORCE_HYPERLINK": "1", "FORCE_COLOR": "1"})
+
+    addresses = re.findall(r"\x1b\]8;;(file://[^\x1b]+)\x1b", printed)
+    assert addresses
+    assert all(Path(unquote(urlsplit(address).path)).exists() for address in addresses)
+    assert "\x1b]8" not in piped.stdout + piped.stderr
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

@@ -92,7 +92,11 @@ def test_the_pages_of_the_service_keep_nobody_out_and_fit_the_screen(
             visitor.page.get_by_role("button", name="Add an arm").click()
         visitor.page.get_by_role("button", name="Start the run").click()
         visitor.page.get_by_role("alert").wait_for()
+        expect(visitor.page.get_by_label("Skill", exact=True)).to_contain_text(re.compile("greet-1 · .* 20[0-9]{2}, "))
         look(visitor, "form")
+        visitor.page.get_by_label("Run in rounds until it is decided").check()
+        expect(visitor.page.get_by_role("status", name="What the run takes")).to_contain_text("At most")
+        look(visitor, "rounds")
 
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
@@ -106,13 +110,36 @@ def test_two_runs_with_a_skill_are_compared_arm_by_arm_with_what_changed_in_it(b
         expect(decisions.last.get_by_role("heading")).to_contain_text("with the skill")
         moved = visitor.page.get_by_role("table", name="Cases that moved").get_by_role("row").last
         expect(moved).to_contain_text(re.compile("exact_match-1.*with the skill.*0.%.*100.%", re.DOTALL))
+        lines = visitor.page.get_by_role("list", name="Lines that differ")
+        expect(lines.get_by_role("listitem")).to_have_text(
+            [re.compile("removed: Greet everybody"), re.compile("added: Be polite")]
+        )
         visitor.page.locator("details.differs > summary").click()
+        expect(lines).to_be_hidden()
         skills = visitor.page.get_by_role("region", name="Texts that differ")
         expect(skills.locator(".removed")).to_contain_text("Greet everybody.")
         expect(skills.locator(".added")).to_contain_text("Be polite to everybody.")
         visitor.go("/history/Greetings", "History of Greetings")
         versions = visitor.page.get_by_role("table", name="Runs of the suite").locator("td[data-head=Skill]")
         expect(versions).to_have_text([re.compile("^[0-9a-f]{12}$")] * 3)
+
+
+def test_the_newest_run_of_a_suite_shows_how_its_rate_went_whatever_is_filtered_away(
+    browser: Browser, shown: Shown
+) -> None:
+    with visit(browser, shown.server) as visitor:
+        visitor.sign_in(shown.key, "/runs")
+        table = visitor.page.get_by_role("table", name="Runs, newest first")
+        trend = table.get_by_role("img", name="Greetings over its last")
+
+        expect(trend).to_have_count(1)
+        expect(trend).to_have_accessible_name("Greetings over its last 2 runs, oldest first: 50 %, 100 %")
+        visitor.page.get_by_label("Search runs").fill(LONG)
+        newest = table.get_by_role("row").filter(has=visitor.page.get_by_role("img", name="Greetings over its last"))
+        expect(newest).to_contain_text(f"skill {LONG}")
+        trend.click()
+
+        expect(visitor.page.get_by_role("heading", name="History of Greetings", level=1)).to_be_visible()
 
 
 def _starts(visitor: Visit) -> int:

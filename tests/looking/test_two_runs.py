@@ -151,7 +151,7 @@ def test_what_differs_between_arms_and_between_runs_is_one_line_that_opens(brows
         assert after
         assert after["y"] == before["y"]
         visitor.go(f"/compare/{first}/{second}", "suite: two runs")
-        line = visitor.page.locator("main > details.differs > summary")
+        line = visitor.page.locator("main details.differs > summary")
         expect(line).to_have_text("What differs: suite.py +1 \u22121, prompt of answers +1 \u22121")
         line.click()
         expect(visitor.page.get_by_role("region", name="Texts that differ")).to_contain_text("echo no")

@@ -459,3 +459,121 @@ def test_each_route_asks_for_its_scope(server: Server, organisation: str, scope:
 def test_no_route_answers_without_a_key(server: Server) -> None:
     with server.client(None) as client:
         assert {client.request(*route).status_code for route in ROUTES} == {401}
+
+
+# Runs until decided, and what a run would take.
+
+
+def _plan(client: httpx2.Client, suite_id: str, **asked: Any) -> httpx2.Response:
+    return client.post(f"{SUITES}/{suite_id}/plan", json={"runner": "sh", **asked})
+
+
+def _planned(client: httpx2.Client, suite_id: str, **asked: Any) -> dict[str, Any]:
+    answered = _plan(client, suite_id, **asked)
+    assert answered.status_code == 200, answered.text
+    plan: dict[str, Any] = answered.json()["plan"]
+    return plan
+
+
+def test_a_run_until_decided_ends_as_soon_as_one_arm_is_better(client: httpx2.Client) -> None:
+    good, bad = _upload(client, "done"), _upload(client, "wrong")
+    suite_id = create_suite(client, [SAYS_WORD] * 4)
+    arms = [{"name": "old", "skill": f"sha256:{bad}"}, {"name": "new", "skill": f"sha256:{good}"}]
+    until = {"effect_points": 20, "max_rounds": 20}
+
+    run = _run(client, suite_id, arms=arms, until_decided=until)
+
+    [comparison] = run["summary"]["comparisons"]
+    assert comparison["verdict"] == "better"
+    assert run["until_decided"] == {**until, "margin_points": None, "goal": None}
+    trials = client.get(f"/api/v1/runs/{run['id']}/trials", params={"limit": 100}).json()["trials"]
+    assert len(trials) < _planned(client, suite_id, arms=arms, until_decided=until)["trials"] == 160
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "words"),
+    [
+        ({"until_decided": {}}, "until_decided", "this run has one"),
+        ({"until_decided": {}, "trials": 3, "arms": [{"name": "a"}, {"name": "b"}]}, "trials", "max_rounds"),
+        ({"until_decided": {"max_rounds": 1}}, "until_decided.max_rounds", "2"),
+        ({"until_decided": {"effect_points": 0}}, "until_decided.effect_points", "0.1"),
+        ({"until_decided": {"margin_points": 0}}, "until_decided.margin_points", "0"),
+        ({"until_decided": {"goal": "nicer"}}, "until_decided.goal", "cheaper"),
+        ({"until_decided": {"rounds": 3}}, "until_decided.rounds", ""),
+    ],
+)
+def test_a_run_until_decided_that_cannot_be_is_refused_and_so_is_its_plan(
+    client: httpx2.Client, asked: dict[str, Any], path: str, words: str
+) -> None:
+    suite_id = create_suite(client, [SAYS_WORD])
+    skill = f"sha256:{_upload(client, 'done')}"
+
+    for refused in (_ask(client, suite_id, skill=skill, **asked), _plan(client, suite_id, skill=skill, **asked)):
+        assert refused.status_code == 422
+        assert any(detail["path"] == path and words in detail["message"] for detail in refused.json()["details"]), (
+            refused.text
+        )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"trials": 3},
+        {"arm": "skill"},
+        {"trials": 2, "arms": [{"name": "old", "skill": "none"}, {"name": "new"}, {"name": "same"}]},
+    ],
+    ids=str,
+)
+def test_a_plan_says_how_many_trials_the_run_then_has(client: httpx2.Client, asked: dict[str, Any]) -> None:
+    skill = f"sha256:{_upload(client, 'done')}"
+    suite_id = create_suite(client, ["echo done", "echo wrong"], supports_no_skill=True)
+
+    plan = _planned(client, suite_id, skill=skill, **asked)
+
+    run = _run(client, suite_id, skill=skill, **asked)
+    assert plan["trials"] == run["summary"]["counts"]["total"]
+    assert plan["cost_usd"] is plan["seconds"] is plan["learned_from"] is None
+    again = _planned(client, suite_id, skill=skill, **asked)
+    assert again["learned_from"] == run["id"]
+    assert again["seconds"] > 0
+
+
+def test_whether_a_skill_loads_is_planned_only_where_there_is_one_and_as_often_as_it_says(
+    client: httpx2.Client,
+) -> None:
+    trigger = {"case_kind": "trigger_query", "query": "greet", "expectation": "should_trigger", "runs": 4}
+    kinds = {"verifier_kind": "llm_judge"}
+    document = suite_document(cases_json=[script_case("echo done"), trigger], supports_no_skill=True, **kinds)
+    suite_id = client.post(SUITES, json=document).json()["suite"]["id"]
+
+    both_arms = _planned(client, suite_id, skill="label:later")["trials"]
+    often = _planned(client, suite_id, skill="label:later", trials=3)["trials"]
+    without_skill = _planned(client, suite_id)["trials"]
+
+    assert (both_arms, often, without_skill) == (1 + 1 + 4, 3 + 3 + 3, 1)
+
+
+def test_a_plan_says_what_it_finds_and_what_it_takes_to_find_what_matters(client: httpx2.Client) -> None:
+    suite_id = create_suite(client, ["echo done"] * 10, supports_no_skill=True)
+    asked = {"skill": "label:not-there-yet", "trials": 5}
+
+    one_arm = _planned(client, suite_id, trials=5)
+    two_arms = _planned(client, suite_id, **asked)
+    many_trials = _planned(client, suite_id, **{**asked, "trials": 50})
+    rounds = _planned(client, suite_id, skill=asked["skill"], until_decided={"effect_points": 30, "max_rounds": 50})
+
+    assert (one_arm["arms"], one_arm["finds_points"], one_arm["needed"]) == (1, None, None)
+    assert (two_arms["cases"], two_arms["arms"], two_arms["trials"]) == (10, 2, 100)
+    assert many_trials["finds_points"] < two_arms["finds_points"]
+    assert two_arms["needed"]["effect_points"] == 10
+    assert two_arms["needed"]["trials"] > 5
+    assert rounds["needed"]["effect_points"] == 30
+    assert rounds["needed"]["trials"] < rounds["needed"]["rounds"] < 50
+    assert (rounds["trials"], rounds["trials_per_case"]) == (1000, 50)
+
+
+def test_nobody_else_can_plan_a_run_of_a_suite(client: httpx2.Client, other: httpx2.Client) -> None:
+    suite_id = create_suite(client, ["echo done"])
+
+    assert _plan(other, suite_id).status_code == 404

@@ -224,6 +224,26 @@ def test_arms_are_compared_from_the_command_line(runner: Server, runner_key: Pat
     assert said.splitlines()[1].startswith("  new is better than old on sh: +100 points")
 
 
+def test_a_run_is_planned_and_one_until_decided_ends_with_the_decision(
+    runner: Server, runner_key: Path, tmp_path: Path
+) -> None:
+    suite_id = _push(runner, runner_key, tmp_path, *['cat "$WHET_SKILL/word"'] * 4)
+    words = (suite_id, "--runner", "sh", "--skill", str(_skill(tmp_path / "new", "done")), "--effect", "30")
+    until = ("--until-decided", "--max-rounds", "20")
+
+    plan = _ran(runner, runner_key, *words, *until, "--dry-run")
+    document = _ran(runner, runner_key, *words, *until, "--dry-run", "--json")
+    run = _ran(runner, runner_key, *words, *until)
+    stray = _ran(runner, runner_key, *words)
+
+    assert (plan[0], run[0], stray[0]) == (0, 0, 2)
+    assert "at most 160 trials (4 cases x 2 arms x 20 rounds)" in plan[1]
+    assert "to find 30 points takes" in plan[1]
+    jsonschema.validate(json.loads(document[1]), json.loads(runner.plain("schema", "service-plan")))
+    assert "is better than" in run[1]
+    assert "--effect is for a run until decided" in stray[2]
+
+
 def test_a_folder_is_the_same_skill_wherever_and_whenever_it_is_packed(tmp_path: Path) -> None:
     first, second = _skill(tmp_path / "first", "a"), _skill(tmp_path / "second", "a")
     os.utime(second / "word", (1, 1))

@@ -45,6 +45,40 @@ def test_a_run_is_started_with_an_uploaded_skill(visitor: Visit) -> None:
     expect(decision).to_contain_text(re.compile("without the skill.*with the skill.*0.%.*100.%", re.DOTALL))
 
 
+def test_the_form_says_what_a_run_takes_and_starts_one_that_ends_when_it_is_decided(visitor: Visit) -> None:
+    key = visitor.server.key("planners")
+    with visitor.server.client(key) as client:
+        suite_id = create_suite(client, [SKILLED] * 4, name="Skilled", supports_no_skill=True)
+        made = client.post("/api/v1/skills", files={"skill": ("skill.tar.gz", skill_archive())}).json()["skill"]
+        client.patch(f"/api/v1/skills/{made['sha256']}", json={"label": "greet-3"})
+        wait_for_run(client, start_run(client, suite_id))
+    visitor.sign_in(key, f"/suites/{suite_id}")
+    visitor.page.get_by_text("Start a run").click()
+    estimate = visitor.page.get_by_role("status", name="What the run takes")
+
+    visitor.page.get_by_label("Skill", exact=True).select_option("label:greet-3")
+    visitor.page.get_by_label("Trials of each case").fill("3")
+    expect(estimate).to_contain_text(
+        re.compile(r"24 trials, about .*s \(4 cases . 2 arms . 3 trials\), as in the last run")
+    )
+    expect(estimate).to_contain_text(re.compile("difference of .* points or more.*To find 10 points takes about"))
+    visitor.page.get_by_label("Trials of each case").fill("300")
+    expect(estimate).to_contain_text("What the run takes is not known: trials")
+    visitor.page.get_by_label("Run in rounds until it is decided").check()
+    visitor.page.get_by_label("Difference that matters").fill("30")
+    visitor.page.get_by_label("Rounds at most").fill("20")
+    expect(estimate).to_contain_text("At most 160 trials")
+    expect(estimate).to_contain_text("To find 30 points takes about")
+    visitor.page.get_by_role("button", name="Start the run").click()
+
+    expect(visitor.page.get_by_role("heading", name="Run of Skilled", level=1)).to_be_visible()
+    expect(visitor.page.locator(".headline")).to_contain_text("better")
+    with visitor.server.client(key) as client:
+        newest = client.get("/api/v1/runs").json()["runs"][0]
+    assert newest["until_decided"]["max_rounds"] == 20
+    assert newest["summary"]["counts"]["total"] < 160
+
+
 def test_a_run_is_started_with_arms_to_compare(visitor: Visit) -> None:
     key = visitor.server.key("comparers")
     with visitor.server.client(key) as client:

@@ -65,8 +65,8 @@ def test_only_trials_that_did_not_go_as_expected_are_printed_above_the_bar(stage
     play(TerminalReporter(stage.context), make_plan(["a", "b", "c"]), by_case({"b": failed, "c": errored}))
 
     above = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stage.printed.split(SHOW_CURSOR)[0])
-    assert "2/3  ✗ b  claude       12.3 s  failed: Wrong answer\n" in above
-    assert "3/3  ! c  claude       12.3 s  errored: Provider\n" in above
+    assert "2/3  ✗ b  claude       12.3 s  failed: expected 3, got 4\n" in above
+    assert "3/3  ! c  claude       12.3 s  errored: the provider answered 529: overloaded\n" in above
     assert "✓ a" not in above
 
 

@@ -22,14 +22,12 @@ from reporting import (
     make_plan,
     passed,
     play,
-    trial_of,
     usage,
 )
 
 from whet.model.events import CommandRun
-from whet.model.grade import Failure, FailureClass, Grade, Location
-from whet.model.run_events import Notice, RunEnded, SessionSeen
-from whet.report.finding import session_line
+from whet.model.grade import CHECKS_FAILED, Failure, FailureClass, Grade, Location
+from whet.model.run_events import Notice, RunEnded, RunStarted, SessionSeen
 from whet.report.screen import Screen
 from whet.report.terminal.reporter import TerminalReporter, shares_at_once
 
@@ -84,9 +82,9 @@ def test_each_finished_trial_is_one_aligned_line():
     assert (
         "  1/6  ✓ add          claude       12.3 s\n"
         "  2/6  ✓ add          gpt          12.3 s\n"
-        "  3/6  ✗ sort-a-list  claude       12.3 s  failed: Wrong answer\n"
-        "  4/6  ✗ sort-a-list  gpt          12.3 s  failed: Wrong answer\n"
-        "  5/6  ! x            claude       12.3 s  errored: Provider\n"
+        "  3/6  ✗ sort-a-list  claude       12.3 s  failed: expected 3, got 4\n"
+        "  4/6  ✗ sort-a-list  gpt          12.3 s  failed: expected 3, got 4\n"
+        "  5/6  ! x            claude       12.3 s  errored: the provider answered 529: overloaded\n"
     ) in printed
 
 
@@ -174,7 +172,7 @@ def test_what_differs_only_in_the_names_of_trials_is_said_once():
 
     printed = show(make_plan(["a"], runners=["claude", "codex-2"], trials=2), outcome)
 
-    assert printed.count("no file") == 1
+    assert printed.count("│ no file") == 1
     assert "      also      core::a@claude/default#2, core::a@codex-2/default#1-#2\n" in printed
 
 
@@ -201,7 +199,7 @@ def test_the_same_words_at_another_line_are_said_once_and_the_line_is_told():
 
     printed = show(make_plan(["a"], trials=2), outcome)
 
-    assert printed.count("expected 3, got 4") == 1
+    assert printed.count("│ expected 3, got 4") == 1
     assert "at        bench/core.py:41\n" in printed
     assert "      also      core::a@claude/default#2\n      also at   bench/core.py:42\n" in printed
 
@@ -433,27 +431,49 @@ def test_an_end_without_a_start_is_told_all_the_same():
     assert "1 of 1 trial went as expected" in stage.printed
 
 
-def test_a_note_without_room_leaves_the_cause_to_the_end_of_the_run(monkeypatch):
-    monkeypatch.setattr(Screen, "columns", property(lambda screen: 40 if screen.smart else None))
-    missing = FailureClass(id="agent-not-found", label="Agent not found")
-    outcome = by_case({}, lambda key: errored(key, failure_class=missing))
+@pytest.mark.parametrize(
+    ("columns", "end"),
+    [(40, "12.3 s the provider answered"), (72, "12.3 s the provider answered 529: overloaded")],
+)
+def test_a_note_with_little_room_says_why_and_leaves_the_status_to_its_sign(monkeypatch, columns, end):
+    monkeypatch.setattr(Screen, "columns", property(lambda screen: columns if screen.smart else None))
     stage = {"environ": {"CI": "1", "NO_COLOR": "1"}}
 
-    narrow = show(make_plan(["a"]), outcome, stdout=Tty(), **stage)
-    wide = show(make_plan(["a"]), outcome, **stage)
+    narrow = show(make_plan(["a"]), by_case({}, errored), stdout=Tty(), **stage)
+    wide = show(make_plan(["a"]), by_case({}, errored), **stage)
 
-    assert "12.3 s errored: Agent not fo… " in " ".join(narrow.split())
-    assert "12.3 s  errored: Agent not found (provider)\n" in wide
+    assert end in " ".join(narrow.split())
+    assert "12.3 s  errored: the provider answered 529: overloaded\n" in wide
 
 
-def test_what_an_agent_does_has_most_of_its_line_and_names_the_arm():
-    plan = make_plan(["a-case-whose-name-takes-half-of-a-line"], trials=2)
-    plan = replace(plan, executions=(replace(plan.executions[0], arm="new"),))
-    seen = SessionSeen(trial=trial_of(plan), event=CommandRun(command="ls", exit_code=0))
+def test_a_note_has_the_name_that_the_author_gave_a_failure_or_else_the_line_that_says_most():
+    own = FailureClass(id="no-link", label="Entries without a link")
+    message = "2 expectations do not hold\n1. suite.py:27: every entry has its link\n2. suite.py:30: more"
+    unmet = Failure(phase="check", code=CHECKS_FAILED, cause="agent", message=message)
+    outcome = by_case(
+        {"named": lambda key: failed(key, failure=unmet, failure_class=own)}, lambda key: failed(key, failure=unmet)
+    )
 
-    line = session_line(seen, Screen(io.StringIO(), {}))
+    printed = show(make_plan(["named", "other"]), outcome)
 
-    assert line is not None
-    name, _, told = line.partition(" │ ")
-    assert (len(name.strip()), told) == (32, "$ ls")
-    assert name.endswith("/new@claude#1")
+    assert "  failed: Entries without a link\n" in printed
+    assert "  failed: every entry has its link\n" in printed
+
+
+def test_what_agents_do_stands_below_each_other_and_names_the_arm():
+    plan = make_plan(["a-case-whose-name-takes-half-of-a-line", "b"], trials=2)
+    plan = replace(plan, executions=(replace(plan.executions[0], arm="new"), plan.executions[1]))
+    stage = Stage()
+    reporter = TerminalReporter(stage.context)
+    reporter(RunStarted(info=make_info(), plan=plan, done=0))
+
+    for trial in plan.trials():
+        if trial.key.number == 1:
+            reporter(SessionSeen(trial=trial, event=CommandRun(command="ls", exit_code=0)))
+    reporter.close()
+
+    (long, short) = (line.partition(" │ ") for line in stage.printed.splitlines() if "│" in line)
+    assert long[0].endswith("/new@claude#1")
+    assert short[0].strip() == "b@claude#1"
+    assert len(long[0]) == len(short[0])
+    assert long[2] == short[2] == "$ ls"

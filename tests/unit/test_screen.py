@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 from reporting import Pipe, Tty
@@ -96,3 +98,60 @@ def test_no_control_character_of_a_name_reaches_a_stream(stream, name):
     text = Screen(stream(), {"COLUMNS": "40"}).lay_out(f"  {name} {SENTENCE}")
 
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", STYLES.sub("", text))
+
+
+LINK = re.compile(r"\x1b\]8;;([^\x1b]*)\x1b\\([^\x1b]*)\x1b\]8;;\x1b\\")
+
+
+def test_a_path_is_a_link_that_names_the_machine_and_stays_on_one_line(tmp_path):
+    folder = tmp_path / "a folder" / "größe#1"
+    screen = screen_of(30, FORCE_HYPERLINK="1")
+
+    printed = screen.lay_out(f"  Results in {screen.path(folder, tmp_path)} and {SENTENCE}")
+
+    [(address, text)] = LINK.findall(printed)
+    assert address == f"file://{os.uname().nodename}{tmp_path}/a%20folder/gr%C3%B6%C3%9Fe%231"
+    assert text == "a folder/größe#1"
+
+
+@pytest.mark.parametrize("columns", [30, 60, 90])
+def test_the_address_of_a_link_takes_no_room(columns):
+    screen = screen_of(columns, FORCE_HYPERLINK="1")
+    path = Path("/a/rather/long/path/that/nobody/sees")
+
+    with_link = screen.lay_out(f"  {SENTENCE} {screen.link('here', path)} {SENTENCE}")
+
+    assert LINK.sub(r"\2", with_link) == screen.lay_out(f"  {SENTENCE} here {SENTENCE}")
+
+
+@pytest.mark.parametrize(
+    ("environ", "stream", "linked"),
+    [
+        ({}, Tty, False),
+        ({"TERM": "xterm-kitty"}, Tty, True),
+        ({"TERM_PROGRAM": "WezTerm"}, Tty, True),
+        ({"VTE_VERSION": "7600"}, Tty, True),
+        ({"VTE_VERSION": "4600"}, Tty, False),
+        ({"VTE_VERSION": "7600", "TERM": "tmux-256color"}, Tty, False),
+        ({"TERM": "xterm-kitty", "FORCE_HYPERLINK": "0"}, Tty, False),
+        ({"TERM": "screen", "FORCE_HYPERLINK": "1"}, Tty, True),
+        ({"TERM": "dumb", "FORCE_HYPERLINK": "1"}, Tty, False),
+        ({"TERM": "xterm-kitty", "FORCE_HYPERLINK": "1"}, Pipe, False),
+    ],
+)
+def test_links_are_for_terminals_that_open_them(environ, stream, linked):
+    screen = Screen(stream(), environ)
+
+    text = screen.lay_out(screen.path(Path("/runs/one"), Path("/runs")))
+
+    assert bool(LINK.search(text)) is linked
+    assert LINK.sub(r"\2", text) == "one"
+
+
+@pytest.mark.parametrize("address", ["https://example.org/", "javascript:alert(1)", "file:///a\x07", "file:///a b"])
+def test_no_link_of_a_stranger_reaches_a_terminal(address):
+    text = screen_of(80, FORCE_HYPERLINK="1").lay_out(f"\x1b]8;;{address}\x1b\\name\x1b]8;;\x1b\\")
+
+    assert "\x1b]8;;file" not in text
+    assert "\x1b]8;;http" not in text
+    assert "\x1b]8;;java" not in text

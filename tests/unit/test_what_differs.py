@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from whet.model import codec
-from whet.record.contents.differences import difference_line, differences_of_arms, differences_of_runs
+from whet.record.contents.differences import changed_lines, difference_line, differences_of_arms, differences_of_runs
 from whet.record.contents.keep import ArmContents, Contents
 from whet.record.folder import CONTENTS_FILE
 from whet.record.run_file import RunFile, SettingRow
@@ -34,6 +34,18 @@ def test_arms_differ_in_files_and_values_in_one_line_and_with_a_diff(tmp_path: P
     assert found[0].diff.splitlines()[:2] == ["--- a/SKILL.md", "+++ b/SKILL.md"]
     assert "-two\n+2\n" in found[0].diff
     assert found[1].diff.splitlines()[0] == "--- /dev/null"
+    assert changed_lines(found) == ["- two", "+ 2", "+ four"]
+
+
+def test_of_many_changed_lines_the_first_are_said_and_the_others_counted(tmp_path: Path) -> None:
+    texts = {"old": "".join(f"old {n}\n" for n in range(9)), "new": "same\n\n"}
+    arms = {"v1": arm(SKILL="old"), "v2": arm(SKILL="new")}
+    folder = record(tmp_path, Contents(texts=texts, arms=arms))
+
+    lines = changed_lines(differences_of_arms(folder, RunFile(), "v1", "v2"))
+
+    assert lines[:2] == ["- old 0", "- old 1"]
+    assert lines[8:] == ["2 more lines: see whet view"]
 
 
 def test_a_skill_that_one_arm_has_alone_is_one_difference_with_all_its_files(tmp_path: Path) -> None:

@@ -292,7 +292,8 @@ def _pages(run: str, target: Path, config_file: Path | None, **options: Any) -> 
     if not target.parent.is_dir():
         raise UsageError(f"no such folder: {target.parent}", hint=f"create it first: mkdir -p {target.parent}")
     try:
-        click.echo(f"wrote {write_pages(target, folders)}")
+        pages = write_pages(target, folders)
+        print_lines([f"wrote {screen_of(sys.stdout).link(str(pages), pages)}"])
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
 

@@ -24,7 +24,7 @@ from whet.cli.common import (
 from whet.cli.grammar.candidates import complete_cases
 from whet.cli.grammar.options import option
 from whet.cli.grammar.quantities import Duration
-from whet.cli.run_options import MANNER, SELECTION
+from whet.cli.run_options import MANNER, SELECTION, until_of
 from whet.errors import NothingOutstanding, UsageError
 from whet.model.comparison import Until
 from whet.model.request import RunRequest, Selection, parse_shard, split_arms, split_list
@@ -33,8 +33,6 @@ from whet.model.suite import AS_WRITTEN, SuiteReading
 if TYPE_CHECKING:
     pass
 
-# How many points worse an arm may be that is to be cheaper, faster or shorter.
-_GOAL_MARGIN = 5.0
 # How pytest joins the words of its -k.
 _EXPRESSION = re.compile(r"\b(and|or|not)\b")
 
@@ -361,13 +359,9 @@ def _gate(options: dict[str, Any]) -> bool:
 
 
 def _until(options: dict[str, Any]) -> Until | None:
-    """Return when the run stops by itself, if that was asked for."""
-    stop_options = {name: options.get(name) for name in ("effect", "max_rounds", "margin", "goal")}
-    if not options.get("until_decided"):
-        if stray_option := next((name for name, value in stop_options.items() if value is not None), None):
-            raise UsageError(
-                f"--{stray_option.replace('_', '-')} is for a run until decided", hint="add --until-decided"
-            )
+    """Return when the run stops by itself; refuses a part of the cases, on which nothing can be decided."""
+    until = until_of(options)
+    if until is None:
         return None
     if options["shard"] is not None:
         raise UsageError("--until-decided looks at all cases together, and a shard has a part of them")
@@ -376,11 +370,4 @@ def _until(options: dict[str, Any]) -> Until | None:
             "--until-decided cannot decide on the cases that failed last time: some of them failed by chance",
             hint="run all cases, or select by --case or --tag",
         )
-    # A goal is worth nothing to an arm that may be worse by any number of points.
-    margin = _GOAL_MARGIN if stop_options["goal"] and stop_options["margin"] is None else stop_options["margin"]
-    return Until(
-        effect=(stop_options["effect"] or 10) / 100,
-        rounds=stop_options["max_rounds"] or 10,
-        margin=None if margin is None else margin / 100,
-        goal=stop_options["goal"],
-    )
+    return until

@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from whet.cli.common import CONFIG, FILE, RESULTS_JSON, SPLIT, setting, with_options
 from whet.cli.grammar.candidates import complete_cases, complete_runners, complete_runs
 from whet.cli.grammar.options import option
 from whet.cli.grammar.quantities import Number, Points
-from whet.model.comparison import GOALS, MOST_ADDED, MOST_ROUNDS
+from whet.errors import UsageError
+from whet.model.comparison import GOALS, MOST_ADDED, MOST_ROUNDS, Until
 
+# How many points worse an arm may be that is to be cheaper, faster or shorter.
+_GOAL_MARGIN = 5.0
+
+UNTIL = with_options(
+    (
+        option(
+            "--until-decided",
+            is_flag=True,
+            help="Run in rounds until one arm is known to be better, or more rounds would not help.",
+        ),
+        option(
+            "--effect",
+            type=Number(0.1, 100),
+            metavar="POINTS",
+            help="With --until-decided: give up if a difference of POINTS would hardly show (default: 10).",
+        ),
+        option(
+            "--max-rounds",
+            type=click.IntRange(2, MOST_ROUNDS),
+            metavar="N",
+            help="With --until-decided: run every case at most N times in every arm (default: 10).",
+        ),
+        option(
+            "--margin",
+            type=Points(0, 100, min_open=True),
+            metavar="POINTS",
+            help="With --until-decided: also stop once no arm can be worse by POINTS or more.",
+        ),
+        option(
+            "--goal",
+            type=click.Choice(GOALS),
+            help="With --until-decided: run until it is known whether an arm takes less and is not worse.",
+        ),
+    )
+)
 SELECTION = with_options(
     (
         click.argument("paths", metavar="[PATH]...", type=FILE, nargs=-1),
@@ -49,34 +88,7 @@ SELECTION = with_options(
             metavar="N",
             help="With --resume: run every case N more times in every arm.",
         ),
-        option(
-            "--until-decided",
-            is_flag=True,
-            help="Run in rounds until one arm is known to be better, or more rounds would not help.",
-        ),
-        option(
-            "--effect",
-            type=Number(0.1, 100),
-            metavar="POINTS",
-            help="With --until-decided: give up if a difference of POINTS would hardly show (default: 10).",
-        ),
-        option(
-            "--max-rounds",
-            type=click.IntRange(2, MOST_ROUNDS),
-            metavar="N",
-            help="With --until-decided: run every case at most N times in every arm (default: 10).",
-        ),
-        option(
-            "--margin",
-            type=Points(0, 100, min_open=True),
-            metavar="POINTS",
-            help="With --until-decided: also stop once no arm can be worse by POINTS or more.",
-        ),
-        option(
-            "--goal",
-            type=click.Choice(GOALS),
-            help="With --until-decided: run until it is known whether an arm takes less and is not worse.",
-        ),
+        UNTIL,
         option(
             "--gate",
             is_flag=True,
@@ -134,3 +146,22 @@ MANNER = with_options(
         CONFIG,
     )
 )
+
+
+def until_of(options: Mapping[str, Any]) -> Until | None:
+    """Return when the run stops by itself, if that was asked for."""
+    stop_options = {name: options.get(name) for name in ("effect", "max_rounds", "margin", "goal")}
+    if not options.get("until_decided"):
+        if stray_option := next((name for name, value in stop_options.items() if value is not None), None):
+            raise UsageError(
+                f"--{stray_option.replace('_', '-')} is for a run until decided", hint="add --until-decided"
+            )
+        return None
+    # A goal is worth nothing to an arm that may be worse by any number of points.
+    margin = _GOAL_MARGIN if stop_options["goal"] and stop_options["margin"] is None else stop_options["margin"]
+    return Until(
+        effect=(stop_options["effect"] or 10) / 100,
+        rounds=stop_options["max_rounds"] or 10,
+        margin=None if margin is None else margin / 100,
+        goal=stop_options["goal"],
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,6 +22,7 @@ from whet.cli.common import (
     given_settings,
     print_document,
     print_lines,
+    screen_of,
     setting,
     with_options,
 )
@@ -111,9 +112,18 @@ def list_command(place: str | None, *, limit: int, as_json: bool, config_file: P
     if as_json:
         print_document(RunListing(output_dir=str(output_dir), runs=tuple(runs[:limit])))
         return
-    print_lines(aligned([_HEAD, *map(_row, runs[:limit])]) if runs else [_nothing(output_dir, wanted)])
+    print_lines(_table(runs[:limit], output_dir) if runs else [_nothing(output_dir, wanted)])
     if len(runs) > limit:
         click.echo(f"and {count(len(runs) - limit, 'more run')}: --limit {len(runs)} lists all")
+
+
+def _table(runs: Sequence[ListedRun], output_dir: Path) -> Iterator[str]:
+    """Yield a line for each run, whose name is a link to its folder if the terminal opens links."""
+    screen = screen_of(sys.stdout)
+    heading, *lines = aligned([_HEAD, *map(_row, runs)])
+    yield heading
+    for run, line in zip(runs, lines, strict=True):
+        yield screen.link(run.run, output_dir / run.run) + line.removeprefix(run.run)
 
 
 def _nothing(output_dir: Path, wanted: Mapping[str, Any]) -> str:

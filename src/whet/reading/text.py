@@ -27,6 +27,13 @@ _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _MESSAGE_CHARACTERS = 20_000
+# Terminals that open links, by what they put into the environment.
+_VTE_BEFORE_LINKS = 5000
+_LINKING_PROGRAMS = frozenset({"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "Tabby", "zed"})
+_LINKING_TERMINALS = frozenset(
+    {"alacritty", "contour", "foot", "foot-extra", "wezterm", "xterm-ghostty", "xterm-kitty"}
+)
+_LINKING_VARIABLES = ("KONSOLE_VERSION", "WT_SESSION", "DOMTERM", "KITTY_WINDOW_ID", "WEZTERM_PANE")
 
 
 def clean(text: str) -> str:
@@ -249,6 +256,28 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
     if environ.get("NO_COLOR"):
         return False
     return is_smart(stream, environ) or is_on(environ.get("FORCE_COLOR"))
+
+
+def wants_links(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether to print paths as links on *stream*: on terminals that open them, or as FORCE_HYPERLINK says."""
+    if not is_smart(stream, environ):
+        return False
+    wish = environ.get("FORCE_HYPERLINK")
+    return is_on(wish) if wish else _opens_links(environ)
+
+
+def _opens_links(environ: Mapping[str, str]) -> bool:
+    """Return whether the terminal says of itself that it knows links: others may print their addresses."""
+    if environ.get("TERM", "").startswith(("screen", "tmux")):
+        # What is outside of it is not known, and older ones swallow links.
+        return False
+    version = environ.get("VTE_VERSION", "")
+    return (
+        (version.isdecimal() and int(version) > _VTE_BEFORE_LINKS)
+        or environ.get("TERM_PROGRAM") in _LINKING_PROGRAMS
+        or environ.get("TERM") in _LINKING_TERMINALS
+        or any(environ.get(name) for name in _LINKING_VARIABLES)
+    )
 
 
 def is_on(value: str | None) -> bool:

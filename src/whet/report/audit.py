@@ -231,7 +231,7 @@ def audit_lines(audit: Audit, screen: Screen) -> Iterator[str]:
         yield f"  {mark}  {one_line(name)}: {one_line(text, _WIDEST)}"
     yield f"  {screen.paint(left('runs', 11), 'dim')}  {_runs(audit.past)}"
     if audit.record is not None:
-        yield f"  {screen.paint(left('evidence', 11), 'dim')}  {path_for_people(audit.record, Path.cwd())}"
+        yield f"  {screen.paint(left('evidence', 11), 'dim')}  {screen.path(audit.record, Path.cwd())}"
     is_good = audit.clean and not all(case.not_audited for case in audit.cases)
     yield screen.paint(_summary(audit), "good" if is_good else "bold")
 

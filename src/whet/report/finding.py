@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from whet.errors import AgentTimedOut, BudgetSpent, StepLimitReached
 from whet.grade.evidence import QUESTIONS_FILE, events_path
-from whet.model.arm import DEFAULT
 from whet.model.codec import WireError, decode_event
 from whet.model.events import (
     CommandRun,
@@ -29,29 +28,14 @@ from whet.model.events import (
     Trouble,
     TurnStarted,
 )
-from whet.model.grade import PASSED_UNEXPECTEDLY, Status
+from whet.model.grade import CHECKS_FAILED, PASSED_UNEXPECTEDLY, Status
 from whet.model.run import STATE_FILE, RunInfo, TrialKey, TrialResult, turn_folder
-from whet.model.run_events import ExecutionSummary, Results, SessionSeen
+from whet.model.run_events import ExecutionSummary, Results
 from whet.model.spending import BUDGET_NOT_ENFORCED
-from whet.reading.text import clean, count, excerpt, fitted, middle, one_line, path_for_people
+from whet.reading.text import clean, count, excerpt, middle, one_line, path_for_people
 from whet.report.reason import parted_reason
-from whet.report.screen import Screen
 
 _WIDEST = 200
-# What an agent does is worth more of a line than the name of its trial.
-_WIDEST_NAME = 32
-
-
-def session_line(progress: SessionSeen, screen: Screen) -> str | None:
-    """Return a line for what an agent did, with the name of its trial; None if there is nothing to show."""
-    text = describe(progress.event)
-    if text is None:
-        return None
-    key = progress.trial.key
-    number = f"#{key.number}" if progress.trial.execution.trials > 1 else ""
-    arm = "" if key.arm == DEFAULT else f"/{one_line(key.arm)}"
-    name = fitted(f"{one_line(key.case)}{arm}@{one_line(key.runner)}{number}", _WIDEST_NAME)
-    return screen.fit(f"  {screen.paint(name, 'dim')} │ {one_line(text, _WIDEST)}")
 
 
 def describe(event: Event) -> str | None:  # noqa: C901, PLR0911 - a table of kinds
@@ -149,8 +133,13 @@ def _tail(path: Path) -> str:
 # The path of a workspace while its agent runs, such as /tmp/whet-1a2b3c/w7, which differs for every attempt.
 _LIVE_PLACE = re.compile(r"/whet-\w+/\w+")
 
+_CLASSES_OF_WHET = frozenset({CHECKS_FAILED, "grader", PASSED_UNEXPECTEDLY, "wrong-answer"})
+
 # How many lines of what a check printed are shown.
 PRINTED_LINES = 5
+
+# The facts of a finding that are paths.
+PLACES = frozenset({"at", "artifacts", "workspace"})
 
 ShownStatus = Status | Literal["not-run", "void"]
 
@@ -296,6 +285,13 @@ class _GradeText(Protocol):
     def reason(self) -> str: ...
 
 
+class _ClassText(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def label(self) -> str | None: ...
+
+
 class EndedTrial(Protocol):
     """What a trial that has ended says of why; a `TrialResult` does, and a row of a table."""
 
@@ -308,8 +304,23 @@ class EndedTrial(Protocol):
         """What happened."""
 
     @property
+    def failure_class(self) -> _ClassText | None:
+        """What the failure is called."""
+
+    @property
     def grades(self) -> Sequence[_GradeText]:
         """The grades of the trial."""
+
+
+def own_label(result: EndedTrial) -> str | None:
+    """Return what the author of the suite calls a failure; a class of whet itself says less than the reason."""
+    failure, failure_class = result.failure, result.failure_class
+    if failure is None or failure_class is None or failure_class.id in _CLASSES_OF_WHET:
+        return None
+    # Any other failure is one that whet names, such as a crash.
+    if failure.code != CHECKS_FAILED:
+        return None
+    return one_line(failure_class.label or failure_class.id, 120)
 
 
 def message_of(result: EndedTrial) -> str:

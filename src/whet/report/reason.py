@@ -13,7 +13,7 @@ _EMPTY_HEAD = re.compile(r"\d+ expectations do not hold:?$")
 _NUMBER = re.compile(r"^\d+\. ")
 _PLACE = re.compile(r"^(?:[\w./-]+\.\w+:\d+: )")
 # What a program printed before it ended: its last line says most.
-_ENDED = re.compile(r"ended with .*:$")
+_ENDED = re.compile(r"\bended with .*:$")
 _TRACEBACK = re.compile(r"(?:\w+: )?Traceback \(most recent call last\):$")
 
 
@@ -30,7 +30,7 @@ def parted_reason(message: str) -> tuple[str, str]:
 
 def _head(lines: list[str]) -> tuple[str, list[str]]:
     first, last = lines[0], lines[-1]
-    if len(lines) > 1 and _ENDED.match(first):
+    if len(lines) > 1 and _ENDED.search(first):
         return f"{first} {last}", lines[1:-1]
     if len(lines) > 1 and _TRACEBACK.match(first):
         return last, lines[:-1]

@@ -7,13 +7,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import StringIO
+from pathlib import Path
 from typing import Literal, TextIO
 
-from whet.reading.text import is_on, is_smart, wants_colour, width
+from whet.reading.text import is_on, is_smart, path_for_people, wants_colour, wants_links, width
 from whet.report.contract import NotWritten
 
-Style = Literal["good", "bad", "warn", "dim", "bold"]
-_CODES: dict[Style, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
+Style = Literal["good", "bad", "warn", "dim", "bold", "blue", "magenta", "cyan"]
+_CODES: dict[Style, str] = {
+    "good": "32",
+    "bad": "31",
+    "warn": "33",
+    "dim": "2",
+    "bold": "1",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
 # One character each, so that columns stay aligned.
 _PLAIN = str.maketrans({"✓": "+", "✗": "x", "…": "~", "│": "|", "·": "-", "±": "~", "━": "#", "─": "."})
 # CI systems run `::word` at the start of a line, and `##[...]` or `##vso[...]` anywhere, as a command.
@@ -23,8 +33,11 @@ _CI_VARIABLES = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
 # Between the words of a command to copy, which no line ends within.
 GLUE = "\x1f"
 # The styles that a screen paints. Any other escape or control character is not ours, and is dropped.
-STYLES = re.compile(r"\x1b\[(?:0|1|2|(?:1;)?3[123])m")
-_FOREIGN = re.compile(r"(?!\x1b\[(?:0|1|2|(?:1;)?3[123])m)[\x00-\x08\x0b-\x1e\x7f-\x9f]")
+STYLES = re.compile(r"\x1b\[(?:0|1|2|(?:1;)?3[1-6])m")
+# A link to a file, as terminals read it, and its end.
+_LINK = r"\x1b\]8;;(?:file://[!-~]+)?\x1b\\"
+_UNSEEN = re.compile(f"{STYLES.pattern}|{_LINK}")
+_FOREIGN = re.compile(rf"({_UNSEEN.pattern})|[\x00-\x08\x0b-\x1e\x7f-\x9f]")
 _END = "\x1b[0m"
 # Blanks, and a label, a mark or a bar before the text that is broken.
 _LEAD = re.compile(r"^( *)((?:│ ?|[|] )|[^ ](?:[^ ]| (?! )){0,18} {2,}|[✓✗!~·+x-] |(?:[-*]|\d{1,3}[.:]) )?")
@@ -44,6 +57,7 @@ class Screen:
         self.smart = is_smart(stream, environ)
         self.live = self.smart and not self.in_ci
         self.colour = wants_colour(stream, environ)
+        self.links = wants_links(stream, environ)
         self.unicode = _can_encode(self._encoding)
         wish = environ.get("COLUMNS", "")
         self._columns = int(wish) if wish.isdecimal() and int(wish) else None
@@ -63,6 +77,18 @@ class Screen:
     def paint(self, text: str, style: Style | None) -> str:
         """Return *text* in *style*, if colour is wanted."""
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and self.colour and text else text
+
+    def link(self, text: str, path: Path) -> str:
+        """Return *text* as a link to *path*, if the terminal opens links."""
+        if not self.links or not text:
+            return text
+        # The name of this machine tells a terminal on another one that the file is not there.
+        address = path.absolute().as_uri().replace("file://", f"file://{os.uname().nodename}", 1)
+        return f"\x1b]8;;{address}\x1b\\{unbroken(text)}\x1b]8;;\x1b\\"
+
+    def path(self, path: Path, cwd: Path) -> str:
+        """Return *path* as people open it from *cwd*, as a link if the terminal opens links."""
+        return self.link(path_for_people(path, cwd), path)
 
     def fit(self, text: str) -> str:
         """Return *text* in characters that the stream can show, and so that no CI system runs it as a command."""
@@ -131,7 +157,7 @@ def wrap(text: str, columns: int | None) -> list[str]:
     Without *columns*, and if a word is longer than a line, lines stay as long as they are.
     """
     lines: list[str] = []
-    for line in _FOREIGN.sub("", text).split("\n"):
+    for line in _FOREIGN.sub(_ours, text).split("\n"):
         if columns is None or shown_width(line) <= columns:
             lines.append(line)
         else:
@@ -145,8 +171,12 @@ def unbroken(command: str) -> str:
 
 
 def shown_width(text: str) -> int:
-    """Return how many columns *text* takes, with the styles in it."""
-    return width(STYLES.sub("", text))
+    """Return how many columns *text* takes, with the styles and links in it."""
+    return width(_UNSEEN.sub("", text))
+
+
+def _ours(match: re.Match[str]) -> str:
+    return match[1] or ""
 
 
 def _break(line: str, columns: int) -> Iterator[str]:
@@ -169,7 +199,7 @@ def _break(line: str, columns: int) -> Iterator[str]:
 
 def _indent(line: str, columns: int) -> str:
     """Return what the further lines of *line* begin with: blanks up to its text, or its bar."""
-    plain = STYLES.sub("", line)
+    plain = _UNSEEN.sub("", line)
     match = _LEAD.match(plain)
     assert match
     blanks, label = match[1], match[2] or ""

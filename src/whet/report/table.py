@@ -91,6 +91,9 @@ class RunnerTable(Struct):
     left_off: int = 0
     trials: int = 0
     as_expected: int = 0
+    # With a baseline, which may fail, what passed is told instead.
+    passed: int = 0
+    compares: bool = False
     errored: int = 0
     # How many went as expected at the first attempt, and how many only at a later one.
     first: int = 0
@@ -103,6 +106,7 @@ class RunnerTable(Struct):
         """Count one trial."""
         self.figures.add(result)
         self.as_expected += result.passed
+        self.passed += result.status in ("passed", "unexpected-passed")
         self.errored += result.status == "errored"
         self.first += result.first_status in AS_EXPECTED
         self.flaky += result.flaky
@@ -110,6 +114,7 @@ class RunnerTable(Struct):
     def add(self, row: TableRow, limit: int) -> None:
         """Add *row*; beyond *limit*, drop one that went as expected, or else the last."""
         self.rows.append(row)
+        self.compares = self.compares or row.baseline
         if len(self.rows) > limit:
             self.left_off += 1
             places = (place for place in range(limit, -1, -1) if self.rows[place].status in AS_EXPECTED)
@@ -197,10 +202,11 @@ def _mean(spread: Spread, format_value: Callable[[float], str]) -> str:
 def totals_of(table: RunnerTable) -> list[str]:
     """Return the totals of a runner: results, time, tokens and cost, as far as they are known."""
     figures = table.figures
-    parts = [f"{table.as_expected:,} of {count(table.trials, 'trial')} as expected"]
+    successes, word = (table.passed, "passed") if table.compares else (table.as_expected, "as expected")
+    parts = [f"{successes:,} of {count(table.trials, 'trial')} {word}"]
     if table.errored:
         # A share of all planned trials, like the figure before.
-        parts.append(errored_text(table.errored, table.as_expected, table.trials))
+        parts.append(errored_text(table.errored, successes, table.trials))
     if _tried_again(table):
         parts.append(f"{table.first:,} at the first attempt, {table.flaky:,} flaky")
         parts.append(count(figures.attempts, "attempt"))

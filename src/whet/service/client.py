@@ -100,6 +100,11 @@ class SuitesClient:
         """Start a run of a suite and return it."""
         return self._run("POST", f"{_PATH}/{quote(id_, safe='')}/runs", json=body)
 
+    def plan(self, id_: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a run of a suite would take."""
+        plan: dict[str, Any] = self._ask("POST", f"{_PATH}/{quote(id_, safe='')}/plan", json=body)["plan"]
+        return plan
+
     def run(self, run_id: str) -> dict[str, Any]:
         """Return a run."""
         return self._run("GET", _run_path(run_id))

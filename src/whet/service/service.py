@@ -263,6 +263,9 @@ class Service(Struct, kw_only=True, dict=True):
     data_dir: Path
     config_file: Path
     runners: tuple[str, ...] = ()
+    # Of the settings of runs.
+    trials: int = 1
+    max_parallel: int = 1
     # What suites may need and this server does not have, with the reason.
     lacking: Mapping[Need, str] = field(default_factory=dict)
     sandbox: str = "bubblewrap"

@@ -79,6 +79,8 @@ def serve(
             data_dir=data_dir,
             config_file=config,
             runners=tuple(runner.id for runner in settings.runners),
+            trials=settings.trials,
+            max_parallel=settings.max_parallel,
             lacking=find_lacking(settings, packages, os.environ, verifier_network=allow_verifier_network),
             packages=packages,
             limits=limits,

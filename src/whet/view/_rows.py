@@ -7,12 +7,11 @@ from typing import Any
 
 from whet.reading.text import one_line
 from whet.record.read.rows import TrialRow
-from whet.report.finding import message_of
+from whet.report.finding import message_of, own_label
 from whet.report.reason import parted_reason
 from whet.view.documents import ErroredGroup, TrialLine
 
 _LONGEST_REASON = 160
-_OWN_CLASSES = frozenset({"assertion", "grader", "unexpected-passed", "wrong-answer"})
 
 
 def cells_of(row: TrialLine) -> list[Any]:
@@ -39,16 +38,8 @@ def shown_row(row: TrialRow) -> TrialLine:
         more=more,
         counting=row.counting_status,
         attempts=max(1, len(row.attempts)),
-        label=_label(row),
+        label=own_label(row),
     )
-
-
-def _label(row: TrialRow) -> str | None:
-    """Return what the author of the suite calls a failure; a class of whet itself says less than the reason."""
-    failure_class = row.failure_class
-    if failure_class is None or row.status == "errored" or failure_class.id in _OWN_CLASSES:
-        return None
-    return failure_class.label or failure_class.id
 
 
 def _reason(message: str) -> tuple[str | None, str | None]:

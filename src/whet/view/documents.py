@@ -134,6 +134,8 @@ class ShownRun(Struct, kw_only=True):
     suite_id: str | None = None
     suite_version: int | None = None
     asked_by: str | None = None
+    # The label by which the skill was asked for.
+    skill_label: str | None = None
     cancelling: bool = False
 
 

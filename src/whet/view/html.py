@@ -16,13 +16,12 @@ import msgspec
 from whet.errors import StoreError
 from whet.model import codec
 from whet.model.run_events import RunEnded, RunEvent
-from whet.reading.text import path_for_people
 from whet.record.batches import read_batch
 from whet.record.folder import BATCH_FILE
 from whet.record.safe_open import RecordFolder
 from whet.report.contract import NotWritten, ReporterContext
 from whet.report.files.json import replacing
-from whet.report.screen import printing
+from whet.report.screen import Screen, printing
 from whet.view.addresses import Runs
 from whet.view.case import case_document
 from whet.view.documents import SCHEMA, ShownAttempt, address, trial_parts
@@ -56,7 +55,8 @@ class HtmlReporter:
         except OSError as error:
             raise NotWritten(f"could not write {self._target}: {error.strerror or error}") from error
         with printing(self._context.stdout):
-            self._context.stdout.write(f"wrote {path_for_people(path, self._context.cwd)}\n")
+            screen = Screen(self._context.stdout, self._context.environ)
+            self._context.stdout.write(screen.text([f"wrote {screen.path(path, self._context.cwd)}"]))
 
 
 def runs_at(folder: Path) -> list[Path]:

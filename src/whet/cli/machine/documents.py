@@ -263,6 +263,21 @@ class ServiceImproveRunDocument(
     error: str | None
 
 
+class ServicePlanDocument(Struct, frozen=True, kw_only=True, tag_field="schema", tag="whet/service-plan/1"):
+    """What `whet suites run --dry-run --json` prints: the plan as the service shows it, which may say more."""
+
+    cases: int
+    arms: int
+    trials: int
+    trials_per_case: int
+    rounds: int | None
+    cost_usd: float | None
+    seconds: float | None
+    finds_points: float | None
+    needed: dict[str, Any] | None
+    learned_from: str | None
+
+
 # The class of each document, which is imported when its schema is asked for. The name is the one in its field
 # `schema`, whet/NAME/1, except of a history, which is a document of the pages.
 DOCUMENTS: Mapping[str, tuple[str, str]] = {
@@ -294,6 +309,7 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
     "runs": ("whet.record.listing", "RunListing"),
     "search": ("whet.view.search", "SearchDocument"),
     "service-improve-run": (__name__, "ServiceImproveRunDocument"),
+    "service-plan": (__name__, "ServicePlanDocument"),
     "service-proposals": (__name__, "ServiceProposalsDocument"),
     "service-run": (__name__, "ServiceRunDocument"),
     "service-suites": (__name__, "ServiceSuitesDocument"),
@@ -308,7 +324,7 @@ DOCUMENTS: Mapping[str, tuple[str, str]] = {
 
 
 # What a service says of them depends on its version.
-_OPEN = ("ServiceImproveRunDocument", "ServiceProposal", "ServiceRunDocument", "ServiceSuite")
+_OPEN = ("ServiceImproveRunDocument", "ServicePlanDocument", "ServiceProposal", "ServiceRunDocument", "ServiceSuite")
 
 
 def document_schema(name: str) -> dict[str, Any]:

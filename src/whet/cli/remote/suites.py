@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from whet import exit_codes
-from whet.cli.common import AT_LEAST_1, FILE, JSON, print_document
+from whet.cli.common import AT_LEAST_1, FILE, JSON, print_document, print_lines
 from whet.cli.grammar.options import option
 from whet.cli.remote.improve import apply_command, improve_command, proposals_command
 from whet.cli.remote.service import ASKING, client_of
+from whet.cli.run_options import UNTIL, until_of
 from whet.errors import UsageError
 from whet.reading.documents import DocumentError, load_json
-from whet.reading.text import count, listed, one_line
+from whet.reading.text import count, duration, listed, money, one_line
 
 if TYPE_CHECKING:
     from whet.service.client import SuitesClient
@@ -130,8 +131,10 @@ def push(file: Path, new: bool, server: str | None, key_file: Path | None) -> No
     help="Compare arms, the baseline first; keys are skill, runner and model. Or only skill, or only no_skill.",
 )
 @option("--trials", type=AT_LEAST_1, metavar="N", help="Run each case N times.")
+@UNTIL
 @option("--label", metavar="TEXT", help="What people call this run.")
 @option("--version", type=AT_LEAST_1, metavar="N", help="Run this version instead of the newest.")
+@option("--dry-run", is_flag=True, help="Print what the run would take, and start nothing.")
 @option("--no-wait", is_flag=True, help="Print the id of the run, and do not wait for its end.")
 @ASKING
 @JSON
@@ -141,6 +144,7 @@ def run(
     skill: str | None,
     arms: tuple[str, ...],
     version: int | None,
+    dry_run: bool,
     no_wait: bool,
     server: str | None,
     key_file: Path | None,
@@ -158,12 +162,15 @@ def run(
       130  the run was cancelled
     """
     with client_of(server, key_file) as client:
-        body = {name: value for name, value in more.items() if value is not None}
-        if version is not None:
-            body["suite_version"] = version
+        body = _body(more) if version is None else {**_body(more), "suite_version": version}
+        # What is only planned is not uploaded.
+        upload = str if dry_run else client.skill
         if skill is not None:
-            body["skill"] = client.skill(skill)
-        body |= _arms(client, arms)
+            body["skill"] = upload(skill)
+        body |= _arms(upload, arms)
+        if dry_run:
+            _print_plan(client.plan(id_, body), as_json=as_json)
+            return exit_codes.DONE
         run_start = client.start(id_, body)
         if no_wait:
             _print_run(run_start, [run_start["id"]], as_json=as_json)
@@ -172,6 +179,39 @@ def run(
         run_end = _follow(client, run_start["id"])
     _print_run(run_end, _ending(run_end), as_json=as_json)
     return _exit_code(run_end)
+
+
+def _body(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the request for a run that was typed."""
+    until = until_of(options)
+    body = {name: options[name] for name in ("runner", "trials", "label") if options[name] is not None}
+    if until is not None:
+        rounds = {"effect_points": 100 * until.effect, "max_rounds": until.rounds, "goal": until.goal}
+        margin_points = None if until.margin is None else 100 * until.margin
+        body["until_decided"] = {
+            name: value for name, value in {**rounds, "margin_points": margin_points}.items() if value is not None
+        }
+    return body
+
+
+def _print_plan(plan: dict[str, Any], *, as_json: bool) -> None:
+    """Print what a run would take."""
+    if as_json:
+        print_document({"schema": "whet/service-plan/1", **plan})
+        return
+    most = "at most " if plan["rounds"] else ""
+    sample = "round" if plan["rounds"] else "trial"
+    factors = [count(plan["cases"], "case"), count(plan["arms"], "arm"), count(plan["trials_per_case"], sample)]
+    lines = [f"{most}{count(plan['trials'], 'trial')} ({' x '.join(factors)})"]
+    bill = [form(plan[name]) for name, form in (("cost_usd", money), ("seconds", duration)) if plan[name] is not None]
+    known = f"about {' and '.join(bill)}, by run {plan['learned_from']}"
+    lines.append(known if bill else "no run of these agents says yet what a trial costs")
+    if needed := plan["needed"]:
+        if plan["finds_points"] is not None:
+            lines.append(f"8 of 10 such runs find a difference of {plan['finds_points']:g} points or more")
+        amount = f"{needed['low']} to {needed['high']} trials per case and arm"
+        lines.append(f"to find {needed['effect_points']:g} points takes {amount}")
+    print_lines(lines)
 
 
 def _print_run(run: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
@@ -194,16 +234,16 @@ def cancel(run_id: str, server: str | None, key_file: Path | None) -> None:
     )
 
 
-def _arms(client: SuitesClient, texts: tuple[str, ...]) -> dict[str, Any]:
+def _arms(upload: Callable[[str], str], texts: tuple[str, ...]) -> dict[str, Any]:
     """Return the arms of a request: those that were typed, or the one of the suite that was named."""
     if not texts:
         return {}
     if len(texts) == 1 and "=" not in texts[0]:
         return {"arm": texts[0]}
-    return {"arms": [_arm(client, text) for text in texts]}
+    return {"arms": [_arm(upload, text) for text in texts]}
 
 
-def _arm(client: SuitesClient, text: str) -> dict[str, str]:
+def _arm(upload: Callable[[str], str], text: str) -> dict[str, str]:
     name, equals, values = text.partition("=")
     arm = {"name": name}
     for piece in values.split(",") if equals else ():
@@ -213,7 +253,7 @@ def _arm(client: SuitesClient, text: str) -> dict[str, str]:
                 f'--arm {name}: "{piece}" cannot be used on a service',
                 hint=f"the keys are {', '.join(_ARM_KEYS)}, each once: --arm new=skill:./v2,model:large",
             )
-        arm[key] = client.skill(value) if key == "skill" else value
+        arm[key] = upload(value) if key == "skill" else value
     return arm
 
 

@@ -17,6 +17,7 @@ from whet.record.run_file import RunFile
 
 Kind = Literal["skill", "prompt", "value", "file", "checks", "setting"]
 _SHOWN, _LONGEST_VALUE, _LONGEST_NAME = 4, 40, 60
+_LINES_SHOWN, _LONGEST_LINE = 8, 160
 # A longer text is compared line by line in any order, without a diff.
 _MOST_LINES = 5_000
 # Where results are kept, and who is told of them, changes none.
@@ -61,6 +62,22 @@ def difference_line(differences: Sequence[ContentDifference]) -> str:
     if len(differences) > _SHOWN:
         texts.append(f"{len(differences) - _SHOWN} more")
     return ", ".join(texts)
+
+
+def changed_lines(differences: Sequence[ContentDifference]) -> list[str]:
+    """Return the lines of texts that were removed ("- ...") and added ("+ ..."), the first of many.
+
+    A file that only one side has is named, and its lines are not told.
+    """
+    lines = [
+        f"{line[0]} {one_line(line[1:], _LONGEST_LINE)}"
+        for difference in differences
+        if difference.before is not None and difference.after is not None
+        for line in difference.diff.split("\n")[2:]
+        if line[:1] in ("+", "-") and line[1:].strip()
+    ]
+    rest = len(lines) - _LINES_SHOWN
+    return lines if rest <= 0 else [*lines[:_LINES_SHOWN], f"{count(rest, 'more line')}: see whet view"]
 
 
 def differences_of_arms(run_dir: Path, run_file: RunFile, before: str, after: str) -> tuple[ContentDifference, ...]:

@@ -16,14 +16,13 @@ from whet.record.baselines import Baseline
 from whet.record.batches import RecordedBatch
 from whet.record.contents.differences import (
     ContentDifference,
-    difference_line,
     differences_of_arms,
     differences_of_runs,
 )
 from whet.record.read.run import RecordedRun
 from whet.report.decisions.case_table import Reasons
 from whet.report.decisions.documents import ComparisonDocument, ComparisonsDocument, comparisons_document
-from whet.report.decisions.words import painted_lines
+from whet.report.decisions.words import differing_lines, painted_lines
 from whet.report.failed_cases import FailedCase, failed_cases
 from whet.report.screen import Screen, plain_screen
 
@@ -52,8 +51,7 @@ class RunComparison(Struct, frozen=True, kw_only=True):
         for number, comparison in enumerate(self.comparisons):
             yield from ("",) if number else ()
             yield from painted_lines(comparison, self._reasons(comparison), screen)
-            if line := difference_line(self._differences(comparison)):
-                yield f"  {screen.paint('differs in', 'dim')}  {line}"
+            yield from differing_lines(self._differences(comparison), screen)
 
     def document(self) -> ComparisonDocument | ComparisonsDocument:
         """Return what was found as a document."""

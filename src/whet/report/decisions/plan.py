@@ -35,7 +35,7 @@ from whet.suites.benchmark import as_suite, find_benchmark, read_benchmark
 from whet.suites.format import load_suite
 
 # A run that looks after each round needs so many times the rounds at most, and hardly saves any if there are few.
-_ROUNDS_AHEAD, _WORTH_LOOKING = 1.25, 5
+ROUNDS_AHEAD, _WORTH_LOOKING = 1.25, 5
 
 
 class TrialPlan(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class TrialPlan(Struct, frozen=True, kw_only=True):
         start = "whet run {} --trials {}" if self.command == "run" else "whet eval --benchmark {} --trials {}"
         command = f"{start.format(self._quoted_suite, self.needed.trials)}{self._split_options}{self._arm_options}"
         yield f"  next: {unbroken(command)}"
-        rounds = ceil(_ROUNDS_AHEAD * self.needed.trials)
+        rounds = ceil(ROUNDS_AHEAD * self.needed.trials)
         if self.command == "run" and _WORTH_LOOKING <= rounds <= MOST_ROUNDS:
             until = f"--until-decided --effect {points(self.effect, sign=False)} --max-rounds {rounds}"
             command = f"whet run {self._quoted_suite} {until}{self._split_options}{self._arm_options}"
@@ -196,7 +196,7 @@ def plan_trials(
     runners = max(1, len(settings.runners)) if command == "run" else 1
     costs = [trial.cost_usd for trial in trials if trial.cost_usd is not None]
     times = [trial.seconds for trial in trials if trial.seconds is not None]
-    spread, source = _spread(run.samples()) if run else (USUAL_SPREAD, None)
+    spread, source = spread_of(run.samples()) if run else (USUAL_SPREAD, None)
     return TrialPlan(
         suite=suite,
         command=command,
@@ -246,7 +246,7 @@ def _newest(suite: Path, settings: Settings) -> RecordedRun | None:
     return None
 
 
-def _spread(samples: RunSamples) -> tuple[float, int | None]:
+def spread_of(samples: RunSamples) -> tuple[float, int | None]:
     """Return the variance within cases of two arms, and from how many trials it is known."""
     names = samples.names
     comparisons = comparisons_of(samples)[:1] if len(names) > 1 else comparisons_of(_twice(samples))[:1]

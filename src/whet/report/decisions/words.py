@@ -13,6 +13,7 @@ from whet.model.grade import Lift
 from whet.model.run import RunInfo
 from whet.model.run_events import Looked, Results
 from whet.reading.text import count, duration, money, number, percent, percent_range, points
+from whet.record.contents.differences import ContentDifference, changed_lines, difference_line
 from whet.report.decisions._aims import decided_aim, hardly_reached, ratio_in_words, ratio_so_far
 from whet.report.decisions.case_table import Reasons, case_table
 from whet.report.judging.checked import checked_in_folder
@@ -21,6 +22,7 @@ from whet.report.judging.words import judge_line
 from whet.report.screen import Screen, Style
 
 _CASES_SHOWN = 10
+_CHANGE_STYLES: dict[str, Style] = {"+": "good", "-": "bad"}
 # The width of a label, with the blanks around it.
 _LABEL = 14
 ANSWER_STYLES: dict[Answer, Style] = {"pass": "good", "fail": "bad", "unknown": "warn"}
@@ -359,3 +361,14 @@ def _looks(comparison: Comparison) -> str:
     order = "the arms took turns" if comparison.interleaved else "the arms ran at different times"
     look = "first look" if comparison.looks == 1 else f"look {comparison.looks} at this run"
     return f"{order}; {look}{_SURER if round(comparison.level, 3) > _USUAL_LEVEL else ''}"
+
+
+def differing_lines(differences: Sequence[ContentDifference], screen: Screen) -> Iterator[str]:
+    """Yield what differs between two arms: names in a line, and below it the lines of texts."""
+    line = difference_line(differences)
+    if not line:
+        return
+    yield f"  {screen.paint('differs in', 'dim')}  {screen.fit(line)}"
+    for changed_line in changed_lines(differences):
+        style = _CHANGE_STYLES.get(changed_line[0], "dim")
+        yield f"              {screen.paint(screen.fit(changed_line), style)}"

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from whet.model.run import Runner, folder_name
 from whet.model.run_events import RunEnded, RunEvent
-from whet.reading.text import path_for_people
 from whet.report.contract import NotWritten, ReporterContext
+from whet.report.screen import Screen
 
 
 class FolderReporter(ABC):
@@ -31,7 +31,8 @@ class FolderReporter(ABC):
         try:
             for runner in runners.values():
                 written = self.write(event, runner, target / folder_name(runner.id) if len(runners) > 1 else target)
-                self._context.stdout.write(f"wrote {path_for_people(written, self._context.cwd)}\n")
+                screen = Screen(self._context.stdout, self._context.environ)
+                self._context.stdout.write(screen.text([f"wrote {screen.path(written, self._context.cwd)}"]))
         except OSError as error:
             raise NotWritten(f"could not write {target}: {error.strerror or error}") from error
 

@@ -12,10 +12,10 @@ from whet.model.comparison import Comparison, PairFigures
 from whet.model.grade import Lift
 from whet.model.run import RunInfo
 from whet.reading.text import left, one_line
-from whet.record.contents.differences import ContentDifference, difference_line, differences_of_arms
+from whet.record.contents.differences import ContentDifference, differences_of_arms
 from whet.record.run_file import read_run_file
 from whet.report.decisions.case_table import case_table
-from whet.report.decisions.words import ANSWER_STYLES, rates_text, sentence, taken_lines
+from whet.report.decisions.words import ANSWER_STYLES, differing_lines, rates_text, sentence, taken_lines
 from whet.report.digest import Digest, run_argument
 from whet.report.judging.pairs import gate_figures, pairs_line
 from whet.report.screen import Screen, Style
@@ -36,8 +36,7 @@ def arm_lines(digest: Digest, info: RunInfo, screen: Screen) -> Iterator[str]:
             label = "mean score" if comparison.scored else "rates"
             yield f"  {screen.paint(left(label, 10), 'dim')}  {screen.fit(rates_text(comparison))}"
             yield from map(screen.fit, taken_lines(comparison))
-            if line := difference_line(_differences(comparison, info)):
-                yield f"  {screen.paint('differs in', 'dim')}  {screen.fit(line)}"
+            yield from differing_lines(_differences(comparison, info), screen)
 
 
 def _by_baseline(comparisons: Sequence[Comparison]) -> dict[tuple[str | None, str], list[Comparison]]:

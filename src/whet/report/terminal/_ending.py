@@ -41,7 +41,7 @@ from whet.report.digest import (
     run_argument,
     words_of,
 )
-from whet.report.finding import Finding
+from whet.report.finding import PLACES, Finding
 from whet.report.screen import Screen, Style, unbroken
 from whet.report.spent import spending_text
 from whet.report.table import DETAILS, RunnerTable, columns_of, totals_of
@@ -92,7 +92,8 @@ def _closing(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iterat
         style = "bad"
     place = path_for_people(info.run_dir, cwd)
     words = words_of(info.command)
-    yield f"{screen.paint(outcome(digest, words), style)}, in {duration(digest.duration_s)}. Results in {place}"
+    record = screen.path(info.run_dir, cwd)
+    yield f"{screen.paint(outcome(digest, words), style)}, in {duration(digest.duration_s)}. Results in {record}"
     if digest.missing:
         missing = f"{count(digest.missing, words.trial)} {'is' if digest.missing == 1 else 'are'} missing"
         yield f"  {missing}. To resume: {unbroken(resume_command(info, place))}"
@@ -111,8 +112,8 @@ def _run_lines(digest: Digest, info: RunInfo, screen: Screen, cwd: Path) -> Iter
     for table in digest.tables:
         yield ""
         yield from _table(table, digest.compared(table.runner.id), screen)
-    yield from _groups(FAILURES, "bad", digest.failed, screen)
-    yield from _groups(ERRORED, "warn", digest.errored, screen)
+    yield from _groups(FAILURES, "bad", digest.failed, screen, cwd)
+    yield from _groups(ERRORED, "warn", digest.errored, screen, cwd)
     yield from _names(digest.flaky, screen)
     yield from _names(digest.vacuous, screen)
     yield from _names(digest.lost_checks, screen)
@@ -185,7 +186,7 @@ def _pad(lines: Sequence[Sequence[str]], numeric: Sequence[bool]) -> list[list[s
     return [[pad(text, size) for pad, text, size in zip(pads, line, widths, strict=True)] for line in lines]
 
 
-def _groups(title: str, style: Style, groups: Sequence[FindingGroup], screen: Screen) -> Iterator[str]:
+def _groups(title: str, style: Style, groups: Sequence[FindingGroup], screen: Screen, cwd: Path) -> Iterator[str]:
     if not groups:
         return
     yield ""
@@ -193,17 +194,18 @@ def _groups(title: str, style: Style, groups: Sequence[FindingGroup], screen: Sc
     for group in groups:
         yield f"  {screen.paint(group.title, style)} · {count(group.count, group.noun)}"
         for block in group.blocks:
-            yield from _finding(block.first, style, screen)
+            yield from _finding(block.first, style, screen, cwd)
             if block.again:
                 yield _fact("also", _some_trials([finding.key for finding in block.again]), screen)
                 places = dict.fromkeys(finding.where for finding in block.again if finding.where)
                 if others := [place for place in places if place != block.first.where]:
-                    yield _fact("also at", ", ".join(others[:_NAMES_ALIKE]), screen)
+                    links = (_link(place, screen, cwd) for place in others[:_NAMES_ALIKE])
+                    yield _fact("also at", ", ".join(links), screen)
         if group.hidden:
             yield screen.paint(f"    and {group.hidden:,} more", "dim")
 
 
-def _finding(finding: Finding, style: Style, screen: Screen) -> Iterator[str]:
+def _finding(finding: Finding, style: Style, screen: Screen, cwd: Path) -> Iterator[str]:
     yield _opening(finding, style, screen)
     for line in finding.message:
         # The bar shows that these are not our words, and keeps CI systems from taking a line for a command.
@@ -211,9 +213,15 @@ def _finding(finding: Finding, style: Style, screen: Screen) -> Iterator[str]:
     for index, line in enumerate(finding.printed):
         yield _fact("" if index else "printed", f"{screen.fit('│')} {line}", screen)
     for label, fact in finding.facts():
-        yield _fact(label, fact, screen)
+        yield _fact(label, _link(fact, screen, cwd) if label in PLACES else fact, screen)
     if finding.ask is not None:
         yield _fact("to ask", finding.ask, screen)
+
+
+def _link(place: str, screen: Screen, cwd: Path) -> str:
+    """Return *place*, a path with or without a line, as a link if the terminal opens links."""
+    path, _, line = place.rpartition(":")
+    return screen.link(place, cwd / (path if line.isdecimal() else place))
 
 
 def _some_trials(keys: Sequence[str]) -> str:
@@ -226,7 +234,7 @@ def _some_trials(keys: Sequence[str]) -> str:
             numbers.setdefault(name, []).append(int(digits))
         else:
             names.append(key)
-    names += [f"{name}{_ranges(found)}" for name, found in numbers.items()]
+    names += [f"{name}{_ranges(digits)}" for name, digits in numbers.items()]
     more = len(names) - _NAMES_ALIKE
     return ", ".join([*names[:_NAMES_ALIKE], *([f"and {count(more, 'more case')}"] if more > 0 else [])])
 
@@ -234,12 +242,12 @@ def _some_trials(keys: Sequence[str]) -> str:
 def _ranges(numbers: Sequence[int]) -> str:
     """Return *numbers*, those that follow each other as a range."""
     ranges: list[list[int]] = []
-    for found in sorted(numbers):
-        if ranges and found == ranges[-1][-1] + 1:
-            ranges[-1].append(found)
+    for trial in sorted(numbers):
+        if ranges and trial == ranges[-1][-1] + 1:
+            ranges[-1].append(trial)
         else:
-            ranges.append([found])
-    return ", ".join(f"#{found[0]}-#{found[-1]}" if len(found) > 1 else f"#{found[0]}" for found in ranges)
+            ranges.append([trial])
+    return ", ".join(f"#{run[0]}-#{run[-1]}" if len(run) > 1 else f"#{run[0]}" for run in ranges)
 
 
 def _opening(finding: Finding, style: Style, screen: Screen) -> str:
@@ -312,7 +320,7 @@ def _evaluation_lines(evaluation: EvaluationOutcome, screen: Screen, cwd: Path) 
         yield screen.paint(f"{one_line(name)} completes less than the {least} that you asked for", "bad")
     if evaluation.files:
         # The files differ only in their suffixes.
-        path = path_for_people(cwd / evaluation.files[0], cwd)
+        path = screen.path(cwd / evaluation.files[0], cwd)
         yield f"Reports in {' and '.join([path, *(file.suffix for file in evaluation.files[1:])])}"
 
 

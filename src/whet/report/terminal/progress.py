@@ -11,8 +11,9 @@ from threading import Lock
 from whet.model.grade import AS_EXPECTED
 from whet.model.run import Plan, Trial, TrialKey, TrialResult
 from whet.model.run_events import Notice, RunStarted
-from whet.reading.text import count, duration, fitted, left, middle, one_line, right, width
-from whet.report.finding import ShownStatus, class_of, execution_name, trial_name
+from whet.reading.text import count, duration, fitted, left, one_line, right, width
+from whet.report.failed_cases import reason_of
+from whet.report.finding import ShownStatus, class_of, execution_name, own_label, trial_name
 from whet.report.screen import Screen, Style
 
 # The first sign of life comes after this much silence, and each further one after twice as much, up to the longest:
@@ -145,10 +146,11 @@ class TrialLines:
 
     def ended(self, trial: Trial, result: TrialResult, count: int) -> str:
         """Return the line of a finished trial."""
-        sign, style = mark_of(result.status, baseline=result.key.arm == self._baseline)
+        is_baseline = result.key.arm == self._baseline
+        sign, style = mark_of(result.status, baseline=is_baseline)
         place = self._place(count)
         time = right(duration(result.duration_s), _TIME_WIDTH)
-        note = self._screen.fit(_note(result, self._note_width))
+        note = self._screen.fit(_note(result, self._note_width, baseline=is_baseline))
         painted_note = self._screen.paint(note, style) if note else ""
         mark = self._screen.paint(self._screen.fit(sign), style)
         return f"  {self._screen.paint(place, 'dim')}  {mark} {self.name(trial)}  {time}  {painted_note}"
@@ -240,18 +242,22 @@ class CallProgress(PlainProgress):
             self.line(f"  {self._done:,} of {count(self._total, 'call')} made")
 
 
-def _note(result: TrialResult, limit: int) -> str:
-    """Return a few words about a trial; nothing if it simply passed."""
+def _note(result: TrialResult, limit: int, *, baseline: bool) -> str:
+    """Return a few words about a trial; nothing if it simply passed, and why also of a baseline that failed."""
     if result.status == "passed":
         if result.vacuous:
             return "passed, as it would have without the agent (vacuous)"
         return f"passed on attempt {len(result.attempts)}" if result.flaky else ""
-    if result.status in ("expected-failed", "unexpected-passed"):
+    if result.status == "unexpected-passed":
+        return "" if baseline else result.status
+    if result.status == "expected-failed" and not baseline:
         return result.status
-    ident, title = class_of(result)
-    cause = result.failure.cause if result.status == "errored" and result.failure else ident
-    short = f"{result.status}: {middle(title, 60)}"
-    full_note = f"{short} ({one_line(cause, 40)})" if cause not in (ident, title) else short
-    # The end of the run shows the cause again.
-    fitting = full_note if len(full_note) <= limit else short
-    return fitting if len(fitting) <= limit else fitting[: limit - 1] + "…"
+    note = f"{'failed' if baseline and result.status == 'expected-failed' else result.status}: {_why(result)}"
+    # The sign of the line says the status already, and the end of the run shows the whole reason.
+    fitting = note if width(note) <= limit else _why(result)
+    return fitting if width(fitting) <= limit else fitting[: limit - 1] + "…"
+
+
+def _why(result: TrialResult) -> str:
+    """Return what the author calls a failure, or else the line that says most of why."""
+    return own_label(result) or reason_of(result) or class_of(result)[1]

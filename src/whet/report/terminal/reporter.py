@@ -23,9 +23,9 @@ from whet.model.suite import WorkspaceSpec
 from whet.reading.text import count, left, one_line, path_for_people
 from whet.report.contract import ReporterContext
 from whet.report.digest import RunNouns, read_digest, words_of
-from whet.report.finding import session_line
 from whet.report.screen import Screen
 from whet.report.terminal._ending import ending_lines
+from whet.report.terminal._sessions import SessionLines
 from whet.report.terminal.progress import (
     CallProgress,
     PlainProgress,
@@ -40,11 +40,11 @@ def header_lines(start: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
     """Yield what people want to see before the first agent starts."""
     info, plan = start.info, start.plan
     words, runs = words_of(info.command), not start.shards
-    suite = f"{one_line(plan.suite.name)} ({path_for_people(info.suite_path, cwd)})"
+    suite = f"{one_line(plan.suite.name)} ({screen.path(info.suite_path, cwd)})"
     yield f"{screen.paint(f'whet {one_line(info.version, 40)}', 'bold')}"
     facts = {
         words.suite: suite,
-        "settings": _settings(info, cwd),
+        "settings": _settings(info, screen, cwd),
         "project": _project(start, cwd),
         "plan": _size(plan, words),
         "done": f"{count(start.done, words.trial)} by an earlier run" if start.done and runs else "",
@@ -56,7 +56,7 @@ def header_lines(start: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
         "cluster": one_line(info.cluster),
         "sandbox": one_line(info.sandbox),
         "ceilings": " and ".join(info.ceilings.words()),
-        "record": path_for_people(info.run_dir, cwd),
+        "record": screen.path(info.run_dir, cwd),
     }
     for label, fact in facts.items():
         if fact:
@@ -66,10 +66,10 @@ def header_lines(start: RunStarted, screen: Screen, cwd: Path) -> Iterator[str]:
     yield ""
 
 
-def _settings(info: RunInfo, cwd: Path) -> str:
+def _settings(info: RunInfo, screen: Screen, cwd: Path) -> str:
     """The settings files in force; they decide what runs, so you should not have to guess."""
     if info.settings_files:
-        return " and ".join(path_for_people(file, cwd) for file in info.settings_files)
+        return " and ".join(screen.path(file, cwd) for file in info.settings_files)
     return f"none found up to {path_for_people(info.searched_to, cwd)}" if info.searched_to else "none found"
 
 
@@ -154,6 +154,7 @@ class TerminalReporter:
         self._screen = Screen(context.stdout, context.environ)
         self._cwd = context.cwd
         self._progress: LiveProgress | PlainProgress | None = None
+        self._sessions: SessionLines | None = None
 
     @property
     def live(self) -> bool:
@@ -168,8 +169,7 @@ class TerminalReporter:
             case TrialStarted() | TrialEnded():
                 self._trial(event)
             case SessionSeen():
-                if line := session_line(event, self._screen):
-                    self._line(line)
+                self._session(event)
             case Looked():
                 self._look(event)
             case Notice():
@@ -189,6 +189,7 @@ class TerminalReporter:
         for line in header_lines(event, self._screen, self._cwd):
             self._screen.line(line)
         self._progress = _progress_of(event, self._screen)
+        self._sessions = SessionLines(event.plan, self._screen)
 
     def _trial(self, event: TrialStarted | TrialEnded) -> None:
         if self._progress is None:
@@ -197,6 +198,10 @@ class TerminalReporter:
             self._progress.started(event.trial)
         else:
             self._progress.ended(event.trial, event.result)
+
+    def _session(self, event: SessionSeen) -> None:
+        if self._sessions is not None and (line := self._sessions.line(event)):
+            self._line(line)
 
     def _line(self, text: str) -> None:
         (self._progress or self._screen).line(text)

@@ -14,6 +14,7 @@ from whet.service.errors import invalid_request, worded
 from whet.service.http import Strict
 from whet.service.service import Service
 from whet.service.store import skills
+from whet.service.store.runs import UntilDecided
 from whet.suites.evals.documents import WITHOUT_AGENT
 
 _NAME = worded(
@@ -59,6 +60,9 @@ class RunBody(Strict):
         default=None, min_length=2, max_length=8, description="Arms to compare instead, the baseline first."
     )
     trials: int | None = Field(default=None, ge=1, le=100, description="Samples of every case.")
+    until_decided: UntilDecided | None = Field(
+        default=None, description="Run in rounds until one arm is known to be better, instead of so many trials."
+    )
     label: Label | None = Field(default=None, description="What people call this run.")
     suite_version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="The newest by default.")
 
@@ -101,6 +105,7 @@ def find_skills(connection: Connection, organisation_id: str, body: RunBody) -> 
 
 def problems_of(service: Service, suite: EvalSuite, body: RunBody) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a request for a run of *suite*, as pairs of a path and a message."""
+    yield from rounds_problems(suite, body)
     if body.arms is None:
         yield from _skill_problems(suite, body)
         yield from _runner_problems(service, suite, body.runner, "runner")
@@ -113,6 +118,27 @@ def problems_of(service: Service, suite: EvalSuite, body: RunBody) -> Iterator[t
         yield "skill", problem
     for number, arm in enumerate(body.arms):
         yield from _arm_problems(service, suite, body, arm, f"arms[{number}]")
+
+
+def arms_with_skill(suite: EvalSuite, body: RunBody) -> list[bool]:
+    """Return for each arm of a run whether it has a skill."""
+    if body.arms is not None:
+        return [arm.skill != skills.WITHOUT and (arm.skill or body.skill) is not None for arm in body.arms]
+    if body.arm is not None:
+        return [body.arm == "skill"]
+    if not suite.supports_no_skill:
+        return [True]
+    return [False] if body.skill is None else [False, True]
+
+
+def rounds_problems(suite: EvalSuite, body: RunBody) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a request for a run until decided."""
+    if body.until_decided is None:
+        return
+    if body.trials is not None:
+        yield "trials", "cannot be given together with until_decided; max_rounds is the most trials per case and arm"
+    if len(arms_with_skill(suite, body)) == 1:
+        yield "until_decided", "compares arms, and this run has one: give arms"
 
 
 def too_long(service: Service, suite: EvalSuite) -> Iterator[str]:

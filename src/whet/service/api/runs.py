@@ -11,10 +11,12 @@ from sqlalchemy import Connection
 from starlette.datastructures import UploadFile
 from starlette.responses import FileResponse, Response
 
+from whet.model.eval_cases import EvalSuite
 from whet.model.run import NO_AGENT
 from whet.service import http
 from whet.service.api.auth import Anybody, At, Key, Reader, Starter, Writer
-from whet.service.api.run_request import LabelBody, RunBody, find_skills, problems_of, too_long
+from whet.service.api.estimate import RunPlanAnswer, estimate_run, find_pilot
+from whet.service.api.run_request import LabelBody, RunBody, find_skills, problems_of, rounds_problems, too_long
 from whet.service.api.skills import FORM, MOST_JSON, keep_upload, read_form
 from whet.service.database import Status
 from whet.service.errors import Refused, invalid_request, problems
@@ -168,6 +170,28 @@ def _create(connection: Connection, service: Service, caller: Key, suite_id: str
     refuse_over_quota(connection, service.limits.quota, organisation_id, more_runs=1)
     request["asked_by"] = caller.prefix
     return runs.create_run(connection, organisation_id, (stored_suite.id, stored_suite.version), request, body.label)
+
+
+@router.post(
+    "/eval-suites/{id}/plan",
+    response_model=RunPlanAnswer,
+    responses=problems(400, 404, 408, 413, 415, 422),
+    openapi_extra=http.document_body("RunBody"),
+)
+async def plan_run(request: Request, caller: Reader, service: At, suite_id: http.SuiteId) -> Response:
+    """Say what a run would take, and start none. A skill is not looked for, so you can ask before you upload it."""
+    body = http.checked(RunBody, (await http.read_json(request, service.limits))[1])
+    suite, pilot = await service.read(_find_plan, caller.organisation_id, suite_id, body)
+    if wrong := dict.fromkeys(rounds_problems(suite, body)):
+        raise invalid_request(*wrong)
+    return http.answer({"plan": await in_thread(estimate_run, service, suite, body, pilot)})
+
+
+def _find_plan(
+    connection: Connection, organisation_id: str, suite_id: str, body: RunBody
+) -> tuple[EvalSuite, Run | None]:
+    suite = get_suite(connection, organisation_id, suite_id, version=body.suite_version).suite()
+    return suite, find_pilot(connection, suite_id, body)
 
 
 @router.get("/eval-suites/{id}/runs", response_model=RunPage, responses=problems(404, 422))

@@ -351,6 +351,7 @@ def _of_service(head: ShownRun, run: Run) -> ShownRun:
     run_head.started_at = run_head.started_at or run.started_at
     run_head.problem = run_head.problem or run.error
     run_head.suite_id, run_head.suite_version, run_head.asked_by = run.suite_id, run.suite_version, run.asked_by
+    run_head.skill_label = run.skill_label
     run_head.cancelling = run.cancel_requested_at is not None and not run.ended
     return run_head
 

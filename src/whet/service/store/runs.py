@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, or_, select, update
 
-from whet.model.comparison import Decision
+from whet.model.comparison import MOST_ROUNDS, Decision, Goal
 from whet.service.database import Kind, Status, now_us, run_events, runs
 from whet.service.errors import not_found
 from whet.service.http import Moment, NextCursor, Page, Strict
@@ -32,6 +32,19 @@ class RunArm(Strict):
     skill_label: str | None
     runner: str | None
     model: str | None
+
+
+class UntilDecided(Strict):
+    """When a run ends by itself: as soon as one arm is known to be better, or more rounds would not help."""
+
+    effect_points: float = Field(default=10, ge=0.1, le=100, description="The difference that matters.")
+    max_rounds: int = Field(default=10, ge=2, le=MOST_ROUNDS, description="The most trials per case and arm.")
+    margin_points: float | None = Field(
+        default=None, gt=0, le=100, description="Also end once no arm can be worse by so much."
+    )
+    goal: Goal | None = Field(
+        default=None, description="End when it is known whether an arm takes less of this, and is not worse."
+    )
 
 
 class Decided(Strict):
@@ -87,6 +100,7 @@ class Run(Strict):
     arm: str | None
     arms: list[RunArm] | None
     trials: int | None
+    until_decided: UntilDecided | None
     label: str | None
     asked_by: str | None = Field(description="The prefix of the key that started it.")
     summary: dict[str, Any] | None
@@ -120,6 +134,7 @@ class Run(Strict):
             # A request leaves out what is null, and what an old version did not know.
             **{name: request.get(name) for name in ("runner", "skill", "skill_label", "arm", "trials", "asked_by")},
             arms=[_arm(arm) for arm in request["arms"]] if request.get("arms") else None,
+            until_decided=UntilDecided(**request["until_decided"]) if request.get("until_decided") else None,
             label=row.label,
             summary=msgspec.json.decode(row.summary) if row.summary is not None else None,
             error=row.error.decode() if row.error is not None else None,

@@ -287,12 +287,24 @@ def _command(service: Service, run: Run, folder: RunFolder, skills: Sequence[Pat
         ("--arm", run.arm),
         *(("--arm", arm) for arm in _arms(run, skills)),
         ("--trials", run.trials),
+        *_rounds(run),
     ]
     option_words = [part for name, value in options if value is not None for part in (name, str(value))]
+    if run.until_decided is not None:
+        option_words.append("--until-decided")
     again = ["--resume", str(record.relative_to(folder.path))] if record is not None else None
     arguments = again or [folder.suite.name, *option_words]
     reporters = ["--reporter", "terminal", "--reporter", f"markdown={folder.report.name}"]
     return child_command(["run", *arguments, *reporters], most_bytes=service.run_memory_bytes)
+
+
+def _rounds(run: Run) -> Iterator[tuple[str, object]]:
+    """Yield the options of a run until decided, if it is one."""
+    if (until := run.until_decided) is not None:
+        yield "--effect", until.effect_points
+        yield "--max-rounds", until.max_rounds
+        yield "--margin", until.margin_points
+        yield "--goal", until.goal
 
 
 def _runners(run: Run) -> list[str | None]:

@@ -53,8 +53,8 @@ export async function fetched(where, signal, parameters = {}) {
 
 /** Send JSON, and return the answer; null if it has no content. */
 export async function sent(method, where, content, signal) {
-  const given = content === undefined ? {} : { body: JSON.stringify(content), headers: { "content-type": "application/json" } };
-  const response = await ask(where, { method, signal, ...given });
+  const request = content === undefined ? {} : { body: JSON.stringify(content), headers: { "content-type": "application/json" } };
+  const response = await ask(where, { method, signal, ...request });
   const text = await response.text();
   return text ? JSON.parse(text) : null;
 }

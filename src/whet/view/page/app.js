@@ -87,9 +87,9 @@ function reload() {
 
 function viewAt(path, context) {
   for (const [pattern, show] of VIEWS) {
-    const found = pattern.exec(path);
+    const match = pattern.exec(path);
     // The keys of trials stay encoded: their parts may hold slashes.
-    if (found) return show(context, ...found.slice(1).map((part) => (part.includes("/") ? part : decoded(part))));
+    if (match) return show(context, ...match.slice(1).map((part) => (part.includes("/") ? part : decoded(part))));
   }
   throw new Problem(404, "There is no such view.");
 }

@@ -48,11 +48,11 @@ function sharesRunners(executions) {
 }
 
 function movesByRunner(comparisons, candidate) {
-  const found = new Map();
-  for (const each of comparisons.filter((one) => one.candidate === candidate)) {
-    for (const move of movesOf(each)) found.set(JSON.stringify([each.runner, move.name]), move);
+  const moves = new Map();
+  for (const comparison of comparisons.filter((one) => one.candidate === candidate)) {
+    for (const move of movesOf(comparison)) moves.set(JSON.stringify([comparison.runner, move.name]), move);
   }
-  return (runner, name) => found.get(JSON.stringify([runner, name])) ?? found.get(JSON.stringify([null, name])) ?? null;
+  return (runner, name) => moves.get(JSON.stringify([runner, name])) ?? moves.get(JSON.stringify([null, name])) ?? null;
 }
 
 function lineOf(lines, { baseline, candidate, moves, apart }) {

@@ -46,8 +46,8 @@ export function armsSoFar(document, executions) {
   const rows = document.arms.map(({ name, baseline }) => {
     const lines = executions.filter((line) => line.arm === name);
     const [good, counted] = [sum(lines, "good"), sum(lines, "counted")];
-    const found = counted ? wilson(good, counted) : null;
-    return [[said(armName(name)), baseline ? el("span", { class: "quiet" }, " baseline") : null], found ? el("span", { class: "with-drawing" }, rateBar(found), `${good} of ${counted}`) : null, found ? `${percent(found.value)} (${percent(found.low)} to ${percent(found.high)})` : "–"];
+    const rate = counted ? wilson(good, counted) : null;
+    return [[said(armName(name)), baseline ? el("span", { class: "quiet" }, " baseline") : null], rate ? el("span", { class: "with-drawing" }, rateBar(rate), `${good} of ${counted}`) : null, rate ? `${percent(rate.value)} (${percent(rate.low)} to ${percent(rate.high)})` : "–"];
   });
   return el("section", { class: "card arms", "aria-label": "Arms so far" }, el("h2", null, "So far"), table("Arms so far", ["Arm", "As expected", "Rate with its 95 % interval on these cases"], rows), differsOf(document), el("p", { class: "quiet" }, "The arms are compared when the run has ended, or after a round that decides."));
 }

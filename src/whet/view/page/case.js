@@ -21,17 +21,17 @@ export async function showCase({ main, signal, again, failed }, run, id) {
   const document = await get(address("runs", run), { signal });
   // The cases before and after it are those of the table that one came from: the worst first, or as sorted and filtered.
   const names = casesInOrder(document, executionsOf(document), whereabouts(asLeft(place("runs", run))).state, id);
-  const found = document.cases.find((each) => each.id === id);
+  const listed = document.cases.find((each) => each.id === id);
   const underWay = !ENDED.includes(document.run.status);
-  if (!found && !underWay) throw new Problem(404, `The run has no case ${id}.`);
+  if (!listed && !underWay) throw new Problem(404, `The run has no case ${id}.`);
   const executions = executionsOf(document).filter((line) => line.case === id);
   const beside = new Beside(run);
   const parts = executions.some((line) => line.trials.length) ? await caseParts(run, id, signal) : [];
   main.replaceChildren(
     trail(runLink(run, "Run of ", said(document.run.suite ?? "a suite")), here(said(id))),
     el("h1", { tabindex: -1 }, said(id)),
-    found?.title ? el("p", { class: "quiet" }, said(found.title)) : "",
-    found?.tags.length ? el("p", null, found.tags.map((tag) => el("span", { class: "tag" }, said(tag)))) : "",
+    listed?.title ? el("p", { class: "quiet" }, said(listed.title)) : "",
+    listed?.tags.length ? el("p", null, listed.tags.map((tag) => el("span", { class: "tag" }, said(tag)))) : "",
     neighbours(run, names, id),
     changeOf(document, id),
     ...parts,

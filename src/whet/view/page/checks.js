@@ -51,9 +51,9 @@ function failurePart(trial, sources) {
 
 /** A reason as it is; of one with a traceback, the line that says most, with the rest behind it. */
 function reasonPart(text, label) {
-  const found = tracebackOf(text);
-  if (!found) return block(text, label);
-  return [el("p", { class: "last-line" }, said(found.last)), el("details", { class: "inner" }, el("summary", null, "Traceback"), block(found.whole, label))];
+  const folded = tracebackOf(text);
+  if (!folded) return block(text, label);
+  return [el("p", { class: "last-line" }, said(folded.last)), el("details", { class: "inner" }, el("summary", null, "Traceback"), block(folded.whole, label))];
 }
 
 function gradePart(grade, { eventAddress, sources }) {

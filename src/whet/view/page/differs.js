@@ -5,6 +5,8 @@ import { el, said, table } from "./dom.js";
 import { count } from "./words.js";
 
 const MOST_NAMED = 4;
+// So few changed lines are read at once, without opening anything.
+const MOST_LINES = 6;
 
 /** What differs as a line that opens: files with their diffs, and values before and after; `sides` are the heads of both. */
 export function differsPart(differences, sides) {
@@ -14,7 +16,15 @@ export function differsPart(differences, sides) {
   part.addEventListener("toggle", () => {
     if (part.open && !place.hasChildNodes()) place.append(...inFull(differences, sides));
   });
-  return part;
+  return el("div", null, part, linesPart(differences));
+}
+
+/** The changed lines of texts, where they are few. */
+function linesPart(differences) {
+  const lines = differences.flatMap(({ diff, before, after }) => (diff && before !== null && after !== null ? diff.split("\n").slice(2) : [])).filter((line) => /^[+-].*\S/.test(line));
+  if (!lines.length || lines.length > MOST_LINES) return null;
+  const item = (line) => el("li", { class: line.startsWith("+") ? "plus" : "minus" }, el("span", { "aria-hidden": "true" }, line.startsWith("+") ? "+ " : "\u2212 "), el("span", { class: "unseen" }, line.startsWith("+") ? "added: " : "removed: "), said(line.slice(1)));
+  return el("ul", { class: "changed-lines", "aria-label": "Lines that differ" }, lines.map(item));
 }
 
 /** The names of what differs, with how much. */

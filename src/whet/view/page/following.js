@@ -12,8 +12,8 @@ export async function follow(look, { every, signal, lost = () => {}, atOnce = fa
   for (let [wait, first] = [every, atOnce]; ; first = false) {
     if (!first) await pause(wait, signal);
     try {
-      const found = await look();
-      if (found) return found;
+      const answer = await look();
+      if (answer) return answer;
       wait = every;
     } catch (error) {
       const final = !(error instanceof Problem) || (error.status >= 400 && error.status < 500 && error.status !== BUSY);

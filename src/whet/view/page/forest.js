@@ -42,8 +42,8 @@ export function mannerOf(value) {
 }
 
 /** The cases of a comparison and the whole; `worstFirst` begins with what got worse. */
-export function forest({ rows, whole, label, worstFirst, far: given = null }) {
-  const far = given ?? scaleFor([...rows.map((row) => row.value), whole.value, whole.low, whole.high]);
+export function forest({ rows, whole, label, worstFirst, far: wanted = null }) {
+  const far = wanted ?? scaleFor([...rows.map((row) => row.value), whole.value, whole.low, whole.high]);
   const sorted = [...rows].sort((first, second) => (worstFirst ? 1 : -1) * (first.value - second.value));
   const all = el("li", { class: `whole ${whole.manner === "quiet" ? "same" : whole.manner}` }, el("strong", { class: "forest-name" }, "All cases"), strip(whole, far, { strong: true }), el("strong", { class: "figure" }, points(whole.value)));
   const scale = el("li", { class: "scale", "aria-hidden": "true" }, el("span"), axis(far), el("span"));

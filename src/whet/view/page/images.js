@@ -11,21 +11,21 @@ const MOST = 16;
 /** A text as pieces: texts, and pictures with their type and base64; a text without pictures is one piece. */
 export function pieces(text) {
   if (!text.includes("image")) return [{ text }];
-  const found = [];
+  const images = [];
   let words = [];
   const flush = () => {
-    if (words.length) found.push({ text: words.join("\n") });
+    if (words.length) images.push({ text: words.join("\n") });
     words = [];
   };
   for (const line of text.split("\n")) {
-    const pictures = found.length < MOST ? picturesIn(line) : [];
+    const pictures = images.length < MOST ? picturesIn(line) : [];
     if (pictures.length) {
       flush();
-      found.push(...pictures);
+      images.push(...pictures);
     } else words.push(line);
   }
   flush();
-  return found;
+  return images;
 }
 
 /** The pictures of a line that is a block of JSON, or a list of them. */

@@ -2,9 +2,10 @@
 
 import { fetched, path, Problem, sent } from "./api.js";
 import { el } from "./dom.js";
+import { choice, field } from "./fields.js";
 import { problemNotice } from "./parts.js";
 import { place } from "./places.js";
-import { allSkills, choice, field } from "./start.js";
+import { allSkills } from "./start.js";
 
 const PARTS = [
   ["", "what the cases ask for"],

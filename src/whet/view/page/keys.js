@@ -20,10 +20,10 @@ export function listen() {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (event.key === "Escape" && writing(event.target)) return event.target.blur();
     if (writing(event.target)) return;
-    const found = current.find(([key]) => key === event.key)?.[2] ?? { "?": showHelp, "/": search }[event.key];
-    if (!found) return;
+    const act = current.find(([key]) => key === event.key)?.[2] ?? { "?": showHelp, "/": search }[event.key];
+    if (!act) return;
     event.preventDefault();
-    found();
+    act();
   });
 }
 

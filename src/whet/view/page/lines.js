@@ -125,11 +125,11 @@ const FILTERS = {
 /** The lines that fit a state, in its order. */
 export function selected(lines, state) {
   const asked = Object.entries(FILTERS).filter(([name]) => state[name]);
-  const found = asked.length ? lines.filter((line) => asked.every(([name, fits]) => fits(line, state[name]))) : [...lines];
+  const fitting = asked.length ? lines.filter((line) => asked.every(([name, fits]) => fits(line, state[name]))) : [...lines];
   const { sort, down } = state;
-  if (!sort) return found;
+  if (!sort) return fitting;
   const turned = down ? -1 : 1;
-  return found.sort((first, second) => turned * compared(first[sort], second[sort]));
+  return fitting.sort((first, second) => turned * compared(first[sort], second[sort]));
 }
 
 function compared(first, second) {

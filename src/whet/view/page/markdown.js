@@ -63,14 +63,14 @@ function listed(lines, place, depth) {
   const items = [];
   let end = place;
   while (end < lines.length) {
-    const found = ITEM.exec(lines[end]);
-    if (!found || found[1].length > indent.length + 1 || /\d/.test(found[2]) !== ordered) break;
-    if (found[1].length < indent.length) break;
-    const inner = [found[3]];
+    const item = ITEM.exec(lines[end]);
+    if (!item || item[1].length > indent.length + 1 || /\d/.test(item[2]) !== ordered) break;
+    if (item[1].length < indent.length) break;
+    const inner = [item[3]];
     const deep = indent.length + 2;
     end += 1;
     while (end < lines.length && (lines[end].startsWith(" ".repeat(deep)) || (!lines[end].trim() && (lines[end + 1] ?? "").startsWith(" ".repeat(deep))))) {
-      inner.push(lines[end].slice(Math.min(lines[end].search(/\S|$/), found[0].length - found[3].length)));
+      inner.push(lines[end].slice(Math.min(lines[end].search(/\S|$/), item[0].length - item[3].length)));
       end += 1;
     }
     items.push(el("li", null, inner.length === 1 ? inline(inner[0]) : tight(blocks(inner, depth + 1))));
@@ -106,10 +106,10 @@ function inline(text, depth = 0) {
   const parts = [];
   let rest = text;
   while (rest) {
-    const found = INLINE.exec(rest);
-    if (!found) break;
-    parts.push(rest.slice(0, found.index), piece(found, depth + 1));
-    rest = rest.slice(found.index + found[0].length);
+    const match = INLINE.exec(rest);
+    if (!match) break;
+    parts.push(rest.slice(0, match.index), piece(match, depth + 1));
+    rest = rest.slice(match.index + match[0].length);
   }
   return [...parts, rest].filter((part) => part !== "");
 }

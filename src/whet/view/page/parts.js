@@ -64,28 +64,30 @@ function rateOf({ rate, decision, status }) {
 }
 
 /** The commit or the skill of a run, by which runs of one suite differ. */
-function testedOf({ skill, commit }) {
+function testedOf({ skill, skill_label: label, commit }) {
   if (commit) return ["commit ", el("code", { title: commit }, said(commit.slice(0, 10))), " "];
+  if (label) return ["skill ", el("span", { title: skill }, said(label)), " "];
   return skill ? ["skill ", el("code", { title: skill }, said(skillName(skill))), " "] : null;
 }
 
 /** Runs as a table. */
-export function runTable(caption, runs, { choose = null, suite = true } = {}) {
-  const heads = ["Run", ...(choose ? ["Compare"] : []), ...(suite ? ["Suite"] : []), "Verdict", "As expected", "Took", "Cost"];
+export function runTable(caption, runs, { choose = null, suite = true, trends = new Map() } = {}) {
+  const heads = ["Run", ...(choose ? ["Compare"] : []), ...(suite ? ["Suite"] : []), "Verdict", "As expected", "Trend", "Took", "Cost"];
   const rows = runs.map((run) => {
     const cells = [
       [runLink(run.id, when(run.started_at) ?? said(run.id)), el("span", { class: "quiet title" }, run.label ? el("strong", null, said(run.label), " · ") : null, suite ? null : testedOf(run), run.asked_by ? ["by ", el("code", null, run.asked_by)] : run.started_at ? el("code", null, said(run.id)) : null)],
       ...(suite ? [[said(run.suite ?? "–"), el("span", { class: "quiet title" }, testedOf(run))]] : []),
       verdictOf(run),
       rateOf(run),
+      trends.get(run.id),
       took(run.duration_s),
       money(run.cost_usd),
     ];
     return choose ? [cells[0], choose(run), ...cells.slice(1)] : cells;
   });
   // What no run tells, such as what programs without a bill cost, has no column.
-  const told = heads.map((head, index) => !["Took", "Cost"].includes(head) || rows.some((cells) => cells[index]));
-  return table(caption, heads.filter((_, index) => told[index]), rows.map((cells) => cells.filter((_, index) => told[index])));
+  const known = heads.map((head, index) => !["Trend", "Took", "Cost"].includes(head) || rows.some((cells) => cells[index]));
+  return table(caption, heads.filter((_, index) => known[index]), rows.map((cells) => cells.filter((_, index) => known[index])));
 }
 
 /** A list of which the first items are shown, and more when asked; `show` draws it, or another one in its place. */

@@ -25,9 +25,13 @@ export function reasonsPart({ document, table, state }) {
   const baseline = document.arms.find((arm) => arm.baseline)?.name;
   const excess = (group) => (group.arms.get(candidate) ?? 0) - (group.arms.get(baseline) ?? 0);
   const sorted = groups.sort((first, second) => (arms.length > 1 ? excess(second) - excess(first) : 0) || second.number - first.number);
-  const list = el("ul", null, sorted.slice(0, MOST_REASONS).map((group) => reasonLine(group, arms, table)));
-  const rest = sorted.slice(MOST_REASONS);
-  const more = el("button", { type: "button", class: "small" }, `Show ${count(rest.length, "other reason")}`);
+  // What only the baseline did wrong says nothing about why the candidate is no better.
+  const wrong = table.comparison && table.comparison.verdict !== "better" ? sorted.filter((group) => group.arms.get(candidate)) : [];
+  const first = (wrong.length ? wrong : sorted).slice(0, MOST_REASONS);
+  const list = el("ul", null, first.map((group) => reasonLine(group, arms, table)));
+  const rest = sorted.filter((group) => !first.includes(group));
+  const onlyBefore = rest.length > 0 && !rest.some((group) => group.arms.get(candidate));
+  const more = el("button", { type: "button", class: "small" }, `Show ${count(rest.length, "other reason")}${onlyBefore && baseline ? `, of ${armName(baseline)} alone` : ""}`);
   more.addEventListener("click", () => (list.append(...rest.map((group) => reasonLine(group, arms, table))), more.remove(), (state.reasons = "all")));
   if (rest.length && state.reasons === "all") more.click();
   const heading = el(table.comparison ? "h3" : "h2", { id: "reasons" }, "What went wrong");

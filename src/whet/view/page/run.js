@@ -208,9 +208,9 @@ function drawProgress({ id, table, document, progress }, connected, running = []
   const total = document.run.counts?.total ?? null;
   const bar = el("progress", { "aria-label": "Trials that have ended", value: total ? done : null, max: total });
   const reached = total ? `${whole(done)} of ${count(total, "trial")} ended.` : "Waiting for the first trial.";
-  const told = [connected ? reached : `${reached} The connection was lost; trying again.`, connected ? timeLeft(document.run, done, total) : null].filter(Boolean).join(" ");
+  const parts = [connected ? reached : `${reached} The connection was lost; trying again.`, connected ? timeLeft(document.run, done, total) : null].filter(Boolean).join(" ");
   const focused = progress.contains(window.document.activeElement) ? window.document.activeElement.getAttribute("href") : null;
-  progress.replaceChildren(bar, el("span", null, told), runningNow(id, running));
+  progress.replaceChildren(bar, el("span", null, parts), runningNow(id, running));
   if (focused) [...progress.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
 }
 

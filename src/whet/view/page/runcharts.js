@@ -31,7 +31,7 @@ function against(executions) {
   // Where an arm is a runner, its name says enough.
   const several = new Set(groups.keys()).size > new Set(executions.map((line) => line.arm)).size;
   const figure = executions.some((line) => line.cost !== null) ? ["cost", "dollars of a trial", money] : ["seconds", "time of a trial", took];
-  const found = [...groups].flatMap(([name, trials]) => {
+  const marks = [...groups].flatMap(([name, trials]) => {
     const [arm, runner] = JSON.parse(name);
     const counting = trials.filter((trial) => trial.status !== "errored");
     const x = mean(trials, figure[0]);
@@ -41,9 +41,9 @@ function against(executions) {
     const shown = arm === "default" ? runner : several ? `${armName(arm)} · ${runner}` : armName(arm);
     return [{ name: shown, x, y: rate.value, ...rate, trials: counting.length }];
   });
-  if (!found.length) return null;
-  const chart = scatter({ points: found, label: found.map((each) => `${each.name}: ${percent(each.y)} at ${figure[2](each.x)}`).join("; "), upTitle: "Success", acrossTitle: figure[1], format: percent, formatAcross: figure[2] });
-  return card("Success and what it takes", chart, el("p", { class: "quiet" }, "The lines are 95 % intervals on these cases of ", found.map((each, index) => [index ? ", " : "", said(each.name), `: ${count(each.trials, "trial")}`]), "."));
+  if (!marks.length) return null;
+  const chart = scatter({ points: marks, label: marks.map((each) => `${each.name}: ${percent(each.y)} at ${figure[2](each.x)}`).join("; "), upTitle: "Success", acrossTitle: figure[1], format: percent, formatAcross: figure[2] });
+  return card("Success and what it takes", chart, el("p", { class: "quiet" }, "The lines are 95 % intervals on these cases of ", marks.map((each, index) => [index ? ", " : "", said(each.name), `: ${count(each.trials, "trial")}`]), "."));
 }
 
 function ofCases(document, executions, name, title, format) {

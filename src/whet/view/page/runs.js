@@ -7,6 +7,7 @@ import { setKeys } from "./keys.js";
 import { growing, here, runTable, trail } from "./parts.js";
 import { keepState, place } from "./places.js";
 import { capabilities, get, kind } from "./source.js";
+import { trendsOf } from "./trends.js";
 import { count, runVerdict } from "./words.js";
 import { showRun } from "./run.js";
 
@@ -32,7 +33,7 @@ export async function showRuns(context) {
   const comparable = () => runs.length > 1 && kind !== "file";
   const draw = () => {
     const wanted = field.value.toLowerCase();
-    const fits = (run) => [run.id, run.suite, run.label, run.status, run.commit, run.skill, ...(run.arms ?? [])].some((text) => text?.toLowerCase().includes(wanted));
+    const fits = (run) => [run.id, run.suite, run.label, run.status, run.commit, run.skill, run.skill_label, ...(run.arms ?? [])].some((text) => text?.toLowerCase().includes(wanted));
     const found = runs.filter((run) => fits(run) && suites.takes(run) && verdicts.takes(run));
     suites.offer(runs);
     verdicts.offer(runs);
@@ -53,9 +54,11 @@ export async function showRuns(context) {
     for (const box of table.querySelectorAll("input[type=checkbox]")) box.disabled = chosen.size >= 2 && !box.checked;
   };
   const drawn = (shown) => {
+    // Of all runs: what you filter away happened all the same.
+    const trends = trendsOf(runs);
     const choose = comparable() ? (run) => chooser(run, chosen, redrawChoice) : null;
     if (!runs.length) return nothing();
-    return grouped.checked ? el("div", null, groupsOf(shown).map(([suite, members]) => suitePart(suite, members, choose))) : runTable("Runs, newest first", shown, { choose });
+    return grouped.checked ? el("div", null, groupsOf(shown).map(([suite, members]) => suitePart(suite, members, { choose, trends }))) : runTable("Runs, newest first", shown, { choose, trends });
   };
   const lines = growing(AT_ONCE, drawn, redrawChoice);
   const table = lines.element;
@@ -82,10 +85,10 @@ function groupsOf(runs) {
 }
 
 /** The runs of one suite, with the way to its history. */
-function suitePart(suite, runs, choose) {
+function suitePart(suite, runs, parts) {
   const name = suite ?? "Runs whose suite cannot be read";
   const history = suite && kind !== "file" ? [" ", el("a", { class: "small-print", href: place("history", suite), "aria-label": `History of ${suite}` }, "history")] : null;
-  return el("section", { "aria-label": name }, el("h2", null, said(name), " ", el("span", { class: "quiet small-print" }, count(runs.length, "run")), history), runTable(`Runs of ${name}, newest first`, runs, { choose, suite: false }));
+  return el("section", { "aria-label": name }, el("h2", null, said(name), " ", el("span", { class: "quiet small-print" }, count(runs.length, "run")), history), runTable(`Runs of ${name}, newest first`, runs, { ...parts, suite: false }));
 }
 
 /** A choice of what runs have in common, such as their suite; it hides where all have the same. */

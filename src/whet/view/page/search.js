@@ -11,18 +11,18 @@ const KINDS = 'Words, in all that sessions hold, or tool:Bash, cmd:unittest, ski
 
 /** What sessions of a run have in common. */
 export async function showSearch({ main, signal, failed }, run) {
-  const found = el("div", { "aria-live": "polite" });
+  const place = el("div", { "aria-live": "polite" });
   const input = el("input", { type: "search", name: "q", value: whereabouts().state.q ?? "", autocomplete: "off", spellcheck: "false", "aria-describedby": "search-kinds" });
   const look = async () => {
     const query = input.value.trim();
     keepState({ q: query });
-    found.replaceChildren();
+    place.replaceChildren();
     if (!query) return;
     try {
-      found.replaceChildren(...results(run, await get(address("runs", run, "search"), { signal, parameters: { q: query } })));
+      place.replaceChildren(...results(run, await get(address("runs", run, "search"), { signal, parameters: { q: query } })));
     } catch (error) {
       if (error.status !== 400) return failed(error);
-      found.replaceChildren(notice("warn", el("p", null, said(error.message))));
+      place.replaceChildren(notice("warn", el("p", null, said(error.message))));
     }
   };
   const form = el("form", { class: "search" }, el("label", null, "What sessions hold ", input), " ", el("button", { type: "submit" }, "Search"));
@@ -35,7 +35,7 @@ export async function showSearch({ main, signal, failed }, run) {
     el("h1", { tabindex: -1 }, "Search the sessions"),
     form,
     el("p", { class: "quiet", id: "search-kinds" }, KINDS),
-    found,
+    place,
   );
   setKeys([]);
   await look();

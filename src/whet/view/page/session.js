@@ -30,9 +30,9 @@ export function prefix() {
 }
 
 /** Keep the key. */
-export function keep(given) {
-  secret = given;
-  sessionStorage.setItem(PLACE, given);
+export function keep(fresh) {
+  secret = fresh;
+  sessionStorage.setItem(PLACE, fresh);
 }
 
 /** Forget the key in this tab. */

@@ -1,10 +1,12 @@
 // The form that starts a run of a suite: runner, skill, trials, and arms to compare.
 
-import { ask, fetched, path, Problem } from "./api.js";
+import { ask, fetched, path, Problem, sent } from "./api.js";
 import { el } from "./dom.js";
+import { estimatePart, Length } from "./estimate.js";
+import { choice, field } from "./fields.js";
 import { problemNotice } from "./parts.js";
 import { place } from "./places.js";
-import { size, when } from "./words.js";
+import { exactly, size } from "./words.js";
 
 const UPLOAD = "upload";
 const MOST_ARMS = 8;
@@ -19,7 +21,7 @@ export function startPart(suite, signal) {
     content.append(el("p", { class: "quiet" }, "Loading…"));
     try {
       const [{ runners }, skills] = await Promise.all([fetched(path("runners"), signal), allSkills(signal)]);
-      content.replaceChildren(startForm(suite, runners, skills));
+      content.replaceChildren(startForm(suite, runners, skills, signal));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       content.replaceChildren(problemNotice(error));
@@ -42,10 +44,10 @@ export async function allSkills(signal) {
 
 /** A skill as people know it: by its label, else by when it was uploaded; the digest tells two apart. */
 function skillText({ label, sha256, size: bytes, created_at: created }) {
-  return `${label ? `${label} · ` : ""}${when(created)} · ${size(bytes)} · ${sha256.slice(0, 12)}`;
+  return `${label ? `${label} · ` : ""}${exactly(created).textContent} · ${size(bytes)} · ${sha256.slice(0, 12)}`;
 }
 
-function startForm(suite, runners, skills) {
+function startForm(suite, runners, skills, signal) {
   const runner = choice("start-runner", runners.map((name) => [name, name === "none" ? "none: no agent" : name]));
   const skill = choice("start-skill", [...(suite.supports_no_skill ? [["", "no skill"]] : []), ...skills.map((each) => [each.value, each.text]), [UPLOAD, "upload an archive…"]]);
   const file = el("input", { type: "file", id: "start-file", accept: ".tar,.gz,.tgz,.zip" });
@@ -55,7 +57,7 @@ function startForm(suite, runners, skills) {
   };
   skill.addEventListener("change", showUpload);
   showUpload();
-  const trials = el("input", { type: "number", id: "start-trials", min: 1, max: 100, value: 1 });
+  const length = new Length();
   const label = el("input", { id: "start-label", maxlength: 100 });
   const arms = new Arms(runners, skills, suite);
   const wrong = el("div", { role: "status" });
@@ -66,20 +68,22 @@ function startForm(suite, runners, skills) {
     field("Runner", runner),
     field("Skill", skill),
     upload,
-    field("Trials of each case", trials),
     field("Label, if you want one", label),
     arms.element,
+    length.element,
     button,
     wrong,
   );
+  const request = () => ({ runner: runner.value, ...length.values(), skill: skill.value || null });
+  button.before(estimatePart(suite, form, () => asked({ ...request(), arms: arms.filled() }), signal));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     button.disabled = true;
     try {
       const archive = skill.value === UPLOAD ? file.files[0] : null;
       if (archive === undefined) throw new Problem(0, "Choose an archive of the skill, or another skill.");
-      const body = { runner: runner.value, trials: Number(trials.value), label: label.value.trim() || null, skill: [UPLOAD, ""].includes(skill.value) ? null : skill.value, arms: arms.values() };
-      const run = await start(suite.id, body, archive);
+      const body = { ...request(), arms: arms.values(), label: label.value.trim() || null, ...(archive && { skill: null }) };
+      const run = await start(suite.id, asked(body), archive);
       location.hash = place("runs", run.id).slice(1);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
@@ -91,29 +95,19 @@ function startForm(suite, runners, skills) {
   return form;
 }
 
+/** A request without what it leaves to the service. */
+function asked(body) {
+  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
+}
+
 async function start(suiteId, body, archive) {
-  const asked = JSON.stringify(Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null)));
-  const given = { method: "POST" };
-  if (archive) {
-    given.body = new FormData();
-    given.body.set("request", asked);
-    given.body.set("skill", archive);
-  } else {
-    given.body = asked;
-    given.headers = { "content-type": "application/json" };
-  }
-  const response = await ask(path("eval-suites", suiteId, "runs"), given);
+  const address = path("eval-suites", suiteId, "runs");
+  if (!archive) return (await sent("POST", address, body)).run;
+  const form = new FormData();
+  form.set("request", JSON.stringify(body));
+  form.set("skill", archive);
+  const response = await ask(address, { method: "POST", body: form });
   return (await response.json()).run;
-}
-
-/** A list to choose from. */
-export function choice(id, options) {
-  return el("select", { id }, options.map(([value, text]) => el("option", { value }, text)));
-}
-
-/** A labelled input. */
-export function field(title, input) {
-  return el("div", { class: "field" }, el("label", { for: input.id }, title), input);
 }
 
 /** Arms to compare: none, or two and more; the first is the baseline. */
@@ -159,9 +153,15 @@ class Arms {
     this.more.disabled = this.rows.length >= MOST_ARMS;
   }
 
+  /** The arms of a request; throws a Problem if one alone cannot be compared. */
   values() {
-    if (!this.rows.length) return null;
     if (this.rows.length === 1) throw new Problem(0, "Arms are compared with each other: add another one, or remove this one.");
+    return this.filled();
+  }
+
+  /** The arms as they are filled in so far; null without two. */
+  filled() {
+    if (this.rows.length < 2) return null;
     return this.rows.map(({ name, skill, runner, model }) => {
       const said = { skill: skill.value, runner: runner.value, model: model.value.trim() };
       return { name: name.value.trim(), ...Object.fromEntries(Object.entries(said).filter(([, value]) => value)) };

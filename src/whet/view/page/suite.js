@@ -11,6 +11,7 @@ import { place } from "./places.js";
 import { scopes } from "./scopes.js";
 import { get } from "./source.js";
 import { startPart } from "./start.js";
+import { trendsOf } from "./trends.js";
 import { when } from "./words.js";
 
 const AT_ONCE = 20;
@@ -71,7 +72,7 @@ function notRunnable(suite) {
 function runList(suite) {
   return growing(AT_ONCE, (runs) =>
     runs.length
-      ? el("div", null, el("p", null, el("a", { href: place("history", suite.name) }, "History of this suite")), runTable("Runs, newest first", runs, { suite: false }))
+      ? el("div", null, el("p", null, el("a", { href: place("history", suite.name) }, "History of this suite")), runTable("Runs, newest first", runs, { suite: false, trends: trendsOf(runs) }))
       : el("p", { class: "quiet" }, suite.runnable ? "There are none yet." : "There are none."),
   );
 }

@@ -8,6 +8,7 @@ import { casesOf, command, paged, problemNotice, runLink, runTable } from "./par
 import { place } from "./places.js";
 import { scopes } from "./scopes.js";
 import { get } from "./source.js";
+import { trendsOf } from "./trends.js";
 import { badge, runVerdict, when } from "./words.js";
 
 const RECENT = 10;
@@ -40,7 +41,7 @@ export async function showSuites(context) {
     // A run that waits has no record yet, and does not know the name of its suite.
     const shown = runs.slice(0, RECENT).map((run) => ({ ...run, suite: run.suite ?? names.get(run.suite_id) }));
     recent.replaceChildren(
-      runs.length ? runTable("Recent runs", shown) : el("p", { class: "quiet" }, "There are none yet. Open a suite to run it."),
+      runs.length ? runTable("Recent runs", shown, { trends: trendsOf(runs) }) : el("p", { class: "quiet" }, "There are none yet. Open a suite to run it."),
       runs.length > RECENT ? el("p", null, el("a", { href: "#/runs" }, "All runs")) : "",
     );
   };

@@ -1,5 +1,7 @@
 // Why a trial ended as it did, in words for people.
 
+import { sentence } from "./words.js";
+
 const COUNTS_NEITHER = "so the trial counts neither way";
 // What happened, by the code of the failure; the others are told by their cause.
 const HAPPENED = {
@@ -33,6 +35,7 @@ const HAPPENED = {
   "check-crash": "The check crashed on what the agent left.",
   "check-timeout": "The check was not done within its time limit.",
   "checker-died": "The process of the check died.",
+  bootstrap: "The command that prepares the workspace failed.",
   undecidable: "A check could not decide.",
   vacuous: "The checks also hold before the agent does anything.",
   assertion: "A check does not hold.",
@@ -50,6 +53,8 @@ const TRACEBACK = /^\s*(?:\w+: )?Traceback \(most recent call last\):/m;
 // The beginning of a list of expectations: their number says less than the first of them.
 const LISTED = /^(\d+) expectations do not hold$/;
 const PLACED = /^1\. (?:\S+:\d+: )?/;
+// What a program printed before it ended: its last line says most.
+const ENDED = /\bended with .*:$/;
 const MOST = 240;
 
 /** What happened, in a sentence, and whether it counts. */
@@ -71,7 +76,7 @@ export function whyLine(trial) {
 /** What happened, and the line of its message that says most. */
 function withDetail(trial) {
   const detail = firstReason(trial.failure.message);
-  return detail ? `${happened(trial)} ${detail}` : happened(trial);
+  return detail ? `${happened(trial)} ${sentence(detail)}` : happened(trial);
 }
 
 /** The line of a reason that says most: the last one of a traceback, the first of several expectations. */
@@ -79,6 +84,7 @@ export function firstReason(reason) {
   const lines = reason.split("\n").map((line) => line.trim()).filter(Boolean);
   if (!lines.length) return "";
   if (TRACEBACK.test(reason)) return clipped(lines.at(-1));
+  if (lines.length > 1 && ENDED.test(lines[0])) return clipped(`${lines[0]} ${lines.at(-1)}`);
   const several = LISTED.exec(lines[0]);
   const first = several && lines.find((line) => PLACED.test(line))?.replace(PLACED, "");
   return clipped(first ? `${first} (the first of ${several[1]})` : lines[0]);
