@@ -338,7 +338,8 @@ def _judge(judging: Judging, comparison: Comparison) -> str:
 
 def _reliance(judging: Judging, comparison: Comparison) -> str:
     """Return how wrong a judge may be for a decision to hold."""
-    wrong = f"wrong about {percent(judging.error)} of answers"
+    # Somebody may write 0.5: a rounded 0 % would say that the judge is never wrong.
+    wrong = f"wrong about {100 * judging.error:.3g} % of answers"
     if judging.assumed:
         allowance = f"assumes that the judge is {wrong}; set judge.error once you know"
     elif judging.error == 0:
