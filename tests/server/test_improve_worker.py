@@ -16,15 +16,16 @@ from sqlalchemy import select
 
 from whet.model import codec
 from whet.service.api.auth import create_key
-from whet.service.database import Database, open_database, run_events, suites
+from whet.service.database import Database, open_database, run_events, runs, suites
 from whet.service.http import Page
 from whet.service.quotas import list_usage
-from whet.service.service import Service
+from whet.service.service import Retention, Service
 from whet.service.store.improve_folder import ImproveRunFolder
 from whet.service.store.improve_runs import create_improve_run, get_improve_run, split_of
 from whet.service.store.proposals import list_proposals
-from whet.service.store.runs import Queue, create_run
+from whet.service.store.runs import Ending, Queue, create_run, end_run, start_run
 from whet.service.store.suites import create_suite, delete_suite, encode_suite, get_suite, read_document
+from whet.service.worker.retention import tidy
 from whet.suites.split.lock import SplitLock
 
 pytestmark = pytest.mark.both_databases
@@ -136,6 +137,53 @@ def test_how_an_improve_run_ended_is_said_in_the_words_of_the_service(
     assert (run.status, run.proposal_id) == (status, None)
     assert run.summary is not None
     assert run.summary.reason == "suite.json is why"
+
+
+@pytest.mark.parametrize(
+    ("hint", "shown"),
+    [
+        (
+            "whet improve --resume 1 --max-cost USD goes on",
+            "start another improve run with a larger options.max_cost_usd",
+        ),
+        ("add held-out cases", "add held-out cases"),
+    ],
+)
+def test_what_to_do_next_is_no_command_for_the_machine_of_the_service(
+    service: Service, organisation_id: str, suite_id: str, hint: str, shown: str
+) -> None:
+    run_id = add_improve_run(service.database, organisation_id, suite_id)
+    write_improvement(ImproveRunFolder.of(service.data_dir, run_id), improvement(outcome="undecided", hint=hint))
+
+    finish(service, run_id, 5)
+
+    with service.database.reading() as connection:
+        run = get_improve_run(connection, organisation_id, run_id)
+    assert run.summary is not None
+    assert run.summary.hint == shown
+
+
+def test_retention_counts_improve_runs_apart_and_takes_their_proposals(
+    service: Service, organisation_id: str, suite_id: str
+) -> None:
+    with service.database.writing() as connection:
+        plain = create_run(connection, organisation_id, (suite_id, 1), {"runner": "sh"}).id
+        assert start_run(connection, plain)
+        end_run(connection, plain, Ending(status="completed", outcome="passed"))
+    improve_runs = [add_improve_run(service.database, organisation_id, suite_id) for _ in range(2)]
+    for run_id in improve_runs:
+        write_improvement(ImproveRunFolder.of(service.data_dir, run_id), improvement())
+        finish(service, run_id)
+    service.retention = Retention(runs=1)
+
+    tidy(service)
+
+    with service.database.reading() as connection:
+        rows = set(connection.execute(select(runs.c.id)).scalars())
+        left, _ = list_proposals(connection, organisation_id, Page(10, None), status=None)
+    assert rows == {plain, improve_runs[1]}
+    assert [proposal.improve_run_id for proposal in left] == [improve_runs[1]]
+    assert not ImproveRunFolder.of(service.data_dir, improve_runs[0]).path.exists()
 
 
 @pytest.mark.parametrize("outcome", ["interrupted", None])

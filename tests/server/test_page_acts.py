@@ -124,7 +124,7 @@ def test_a_run_is_labelled_and_deleted(visitor: Visit) -> None:
         visitor.page.get_by_role("button", name="Leave it").click()
         visitor.page.get_by_role("button", name="Delete", exact=True).click()
         visitor.page.get_by_role("button", name="Delete the run").click()
-        expect(visitor.page.get_by_role("heading", name="Kept", level=1)).to_be_visible()
+        expect(visitor.page.get_by_role("heading", name="Kept", exact=True, level=1)).to_be_visible()
 
         assert client.get(f"/api/v1/runs/{run_id}").status_code == 404
 

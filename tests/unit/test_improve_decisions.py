@@ -119,15 +119,21 @@ def test_more_held_out_cases_and_more_error_find_smaller_effects():
 
     assert by_cases == sorted(by_cases, reverse=True)
     assert by_step == sorted(by_step)
-    assert 0.14 < by_cases[2] < 0.16
+    # As `bench/improve.py` measures it: 12 cases find 15 points in 41 % of runs, and 25 in 91 %.
+    assert 0.18 < by_cases[2] < 0.22
 
 
-def test_to_hold_on_others_takes_a_larger_effect_unless_there_are_many_cases():
+def test_to_hold_on_others_takes_a_larger_effect_the_more_so_with_few_cases():
     extra = [
         effect_in_reach(cases, 10, error_of_step(1), "like-these") - effect_in_reach(cases, 10, error_of_step(1))
-        for cases in (8, 12, 20, 60)
+        for cases in (6, 8, 12, 20, 60)
     ]
 
     assert extra == sorted(extra, reverse=True)
-    assert extra[1] > 0.05
-    assert extra[-1] == 0
+    assert extra[-1] > 0
+
+
+@pytest.mark.parametrize(("cases", "too_small", "large_enough"), [(8, 0.35, 0.6), (12, 0.25, 0.35), (20, 0.15, 0.25)])
+def test_what_is_in_reach_on_others_is_as_simulated(cases: int, too_small: float, large_enough: float):
+    # `bench/improve.py`: the first is found in 52, 73 and 54 % of runs, and the others but the first in 91 and 94 %.
+    assert too_small < effect_in_reach(cases, 10, error_of_step(1), "like-these") < large_enough

@@ -33,7 +33,7 @@ _MOST = 2**31 - 1
 EVENT_STREAM = "text/event-stream"
 _BYTES = "application/octet-stream"
 # What whet prints of a run is a few lines for each trial.
-_MOST_LOG = 16 * MB
+_MOST_TEXT = 16 * MB
 # Proxies close connections that are silent for long.
 _SILENCE_S = 15.0
 _LAST_EVENTS = frozenset({"run_completed", "run_failed", "run_cancelled"})
@@ -131,10 +131,10 @@ async def send_from(service: Service, folder: RunFolder, path: str, what: str) -
     file = await in_thread(folder.file, path)
     if file is None:
         raise not_found(what)
-    if file != folder.log:
+    if file not in folder.texts:
         return FileResponse(file, media_type=_BYTES, headers=HARMLESS)
-    log = await in_thread(lambda: service.without_places(read_start(file, _MOST_LOG).decode("utf-8", "replace")))
-    return Response(log.encode(), media_type=_BYTES, headers=dict(HARMLESS))
+    text = await in_thread(lambda: service.without_places(read_start(file, _MOST_TEXT).decode("utf-8", "replace")))
+    return Response(text.encode(), media_type=_BYTES, headers=dict(HARMLESS))
 
 
 @router.get(

@@ -60,6 +60,13 @@ class ImproveRunFolder(RunFolder):
         return next((folder.path for folder in improve_folders(self.path / _RECORDS)), None)
 
     @property
+    def texts(self) -> tuple[Path, ...]:
+        """What whet says itself, in which folders of the server may be named."""
+        record = self.record
+        reports = () if record is None else (record / REPORT_MD, record / REPORT_HTML)
+        return (self.log, *reports)
+
+    @property
     def document(self) -> ImproveDocument | None:
         """What the record says now; None while there is none."""
         record = self.record

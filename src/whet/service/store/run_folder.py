@@ -42,6 +42,11 @@ class RunFolder:
         return cls(data_dir / "runs" / run_id)
 
     @property
+    def texts(self) -> tuple[Path, ...]:
+        """What whet prints and says itself, in which folders of the server may be named."""
+        return (self.log,)
+
+    @property
     def record(self) -> Path | None:
         """The record, once there is one that can be resumed."""
         return next(iter(run_folders(self.records)), None)

@@ -64,12 +64,13 @@ class ImproveJob(Job):
             ("--config", self.service.config_file),
             # Its records are beside the folder of runs that this names.
             ("--output-dir", self.folder.runs_dir),
-            ("--sandbox", self.service.sandbox),
         ]
         if record is not None:
             options.append(("--resume", record.name))
         else:
             options += [
+                # A run that is resumed keeps these.
+                ("--sandbox", self.service.sandbox),
                 ("--suite", self.folder.suite.name),
                 ("--runner", asked.runner),
                 ("--proposer", asked.proposer),
