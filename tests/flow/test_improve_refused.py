@@ -115,6 +115,27 @@ def test_a_held_out_case_that_passes_without_work_ends_the_run(hotel: Hotel) -> 
     assert hotel.sessions == 0
 
 
+def test_a_check_that_crashes_whatever_the_agent_did_ends_the_run_before_a_version_is_called_no_better(
+    hotel: Hotel,
+) -> None:
+    hotel.project.write(
+        "suite.py",
+        """
+from whet import Case
+
+def welcomes(session, ctx): assert "Welcome" in session.answer + ctx.folder
+suite = [Case(id=f"greet-{number}", prompt=f"Greet guest {number}", check=welcomes) for number in range(14)]
+""",
+    )
+
+    done = hotel.improve("--suite", "suite.py", "--max-cost", "9")
+
+    assert done.code == 2, done.stdout
+    assert "a check crashed in every trial of" in done.stdout
+    assert "AttributeError" in done.stdout
+    assert hotel.document.outcome == "refused"
+
+
 def test_a_judge_that_is_the_model_under_test_is_refused_unless_it_is_allowed(hotel: Hotel) -> None:
     suite = hotel.skill / "evals" / "suite.json"
     document = json.loads(suite.read_text())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,8 +12,10 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
+from whet.errors import CheckCrashed, CheckMistaken
 from whet.model.comparison import RunSamples, Stop, Until
 from whet.model.request import BUILT_IN, RunRequest, Selection, Settings
+from whet.model.run import TrialResult
 from whet.model.suite import SKILL, Part
 from whet.plan.load import PlannedRun, check_run, load_inputs, plan_run
 from whet.record.improve.folder import ImproveFolder
@@ -26,6 +28,7 @@ from whet.run.schedule import LOOP, execute, ignore_signals, interruptible, sing
 from whet.run.start import ready_run, start_run
 from whet.suites.format import load_suite
 
+_CRASHES = (CheckCrashed.code, CheckMistaken.code)
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -71,6 +74,8 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     stop: Stop | None
     # Why trials errored, each reason once.
     errors: tuple[str, ...] = ()
+    # What a check raised, if checks crashed in every trial of every version.
+    crash: str | None = None
 
 
 def run_phase(common: RunsOfPhases, ask: PhaseAsk) -> PhaseRun:
@@ -111,7 +116,15 @@ def carry_out(planned_run: PlannedRun, reporter: Reporter | None) -> PhaseRun:
         is_short=state.stopped,
         stop=None if analysis is None else analysis.stop,
         errors=tuple(dict.fromkeys(failure.message for failure in failures if failure is not None)),
+        crash=_crash_of_all(line.result for line in record.lines),
     )
+
+
+def _crash_of_all(results: Iterable[TrialResult]) -> str | None:
+    """Return what a check raised, if each of *results* that came to a verdict failed by a check that crashed."""
+    failures = [result.failure for result in results if result.status != "errored"]
+    crashes = [failure.message for failure in failures if failure is not None and failure.code in _CRASHES]
+    return crashes[0] if crashes and len(crashes) == len(failures) else None
 
 
 def plan_phase(common: RunsOfPhases, ask: PhaseAsk) -> PlannedRun:

@@ -286,6 +286,12 @@ class RunsWorkbench(Struct, kw_only=True):
         if all(value is None for value in values):
             why = run.errors[0] if run.errors else "no trial came to a verdict"
             raise EndedEarly("failed", f"every trial of {ask.name} errored: {why}")
+        if run.crash is not None:
+            raise EndedEarly(
+                "refused",
+                f"a check crashed in every trial of {ask.name}, whatever the version: {run.crash}",
+                f"correct the check; whet view {run.run_dir} shows where",
+            )
         return run
 
     def _short_of_money(self, name: str) -> EndedEarly:
