@@ -85,7 +85,7 @@ def _go_on_after(hotel: Hotel, phase: Phase, words: tuple[str, ...]) -> None:
     # Every trial has one line, and those of before are among them.
     assert len(set(after)) == len(after)
     assert set(before) <= set(after)
-    assert sum(step.trials for step in document.steps) == len(after)
+    assert sum(step.trials for step in document.steps if step.phase != "generating") == len(after)
     assert hotel.project.whet("verify", hotel.folder.id).code == 0
 
 
@@ -132,7 +132,7 @@ def test_half_of_the_money_stops_below_it_and_more_goes_on(project: Project) -> 
     poor = hotel.improve("--max-cost", str(half), "--max-parallel", "1")
     stopped = hotel.document
     trials = hotel.trials()
-    richer = hotel.project.whet("improve", "--resume", stopped.id, "--max-cost", "9", "--max-parallel", "1")
+    richer = hotel.project.whet("improve", "--resume", stopped.id, "--max-cost", "9")
 
     assert whole.code == 0
     assert poor.code == 5, poor.stdout + poor.stderr

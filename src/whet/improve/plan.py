@@ -238,7 +238,7 @@ def cost_of_trial(suite: Suite, settings: Settings, runner: Runner) -> float | N
     for folder in improve_folders(improve_dir(settings)):
         with suppress(StoreError):
             document = folder.read()
-            steps = [step for step in document.steps if step.trials and step.cost_usd]
+            steps = [step for step in document.steps if step.trials and step.cost_usd and step.phase != "generating"]
             if steps and (document.suite, document.runner) == (str(suite.source), runner.id):
                 return fsum(step.cost_usd or 0.0 for step in steps) / sum(step.trials for step in steps)
     past = past_runs(suite, suite.cases, settings.output_dir)
