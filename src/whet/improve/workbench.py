@@ -126,7 +126,6 @@ class RunsWorkbench(Struct, kw_only=True):
             return (candidate,)
         proposed_round = propose(task)
         self.spending.cost_usd += proposed_round.cost_usd
-        self.spending.trials += proposed_round.trials
         self.spending.run = None if proposed_round.run is None else self.folder.place_of(proposed_round.run)
         return proposed_round.candidates
 

@@ -35,7 +35,6 @@ def propose(task: ProposalTask) -> ProposedRound:
     return ProposedRound(
         candidates=collect_candidates(task, run),
         cost_usd=run.cost_usd or 0.0,
-        trials=len(run.results),
         run=run.folder,
     )
 

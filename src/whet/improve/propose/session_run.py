@@ -110,10 +110,11 @@ def _write_suite(task: ProposalTask) -> Path:
 
 def _plan(task: ProposalTask, suite_file: Path, earlier: Path | None) -> PlannedRun:
     """Plan what is left of the run."""
-    flags = {**task.flags, "trials": 1, "retries": _RETRIES, "output_dir": task.place / _RUNS}
+    # A run that is resumed knows what it was asked.
+    fixed_flags = {} if earlier is not None else {**task.flags, "trials": 1, "retries": _RETRIES}
+    flags = {**fixed_flags, "output_dir": task.place / _RUNS}
     if task.money_left_usd is not None:
         flags["max_cost_usd"] = task.money_left_usd
-    # A run that is resumed knows what it selected.
     runners = (task.proposer,) if task.proposer and earlier is None else ()
     request = RunRequest(
         suite=suite_file,

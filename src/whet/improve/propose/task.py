@@ -27,7 +27,6 @@ class ProposedRound(Struct, frozen=True, kw_only=True):
 
     candidates: tuple[CandidateRecord, ...]
     cost_usd: float = 0.0
-    trials: int = 0
     # The run of the proposer.
     run: Path | None = None
 
