@@ -52,7 +52,10 @@ def test_a_grader_of_a_plug_in_that_is_not_carried_over_is_one_of_its_own_case(t
     files = {
         "a/prompt.md": "Hi.",
         "a/graders/g.md": "---\ntype: regex\npattern: x\n---\n",
-        "a/graders/b.md": "---\ntype: baseline\nbaseline_file: old.jsonl\n---\nAs before.\n",
+        "a/graders/b.md": "---\ntype: baseline\nbaseline_file: old.txt\n---\nAs before.\n",
+        # A case asks once which answer is better.
+        "a/graders/c.md": "---\ntype: baseline\nbaseline_file: old.txt\n---\nNot longer.\n",
+        "a/old.txt": "Hello.",
         "b/prompt.md": "Hi.",
         "b/graders/g.md": "---\ntype: regex\npattern: x\n---\n",
     }
