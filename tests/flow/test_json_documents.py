@@ -75,7 +75,7 @@ TABLE = [
     ("orgs quota ours --runs 3", "organisation", 0),
 ]
 # These ask a service, which tests/server has, and a judge, which test_judge_try.py has; test_improve.py has the last.
-ELSEWHERE = {"suites list", "suites run", "judge try", "judge pairs", "improve"}
+ELSEWHERE = {"suites list", "suites run", "suites improve", "suites proposals", "judge try", "judge pairs", "improve"}
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from whet.report.contract import Reporter, Reporters
 from whet.run.attempt.trial import run_trial_past_errors
 from whet.run.conclude import record_results
 from whet.run.flow import agent_run_kind, early_work, start_early
-from whet.run.schedule import LOOP, execute, ignore_signals, interruptible, single_errors
+from whet.run.schedule import LOOP, RunTrial, execute, ignore_signals, interruptible, single_errors
 from whet.run.start import ready_run, start_run
 from whet.suites.format import load_suite
 
@@ -83,10 +83,12 @@ def run_phase(common: RunsOfPhases, ask: PhaseAsk) -> PhaseRun:
     return carry_out(plan_phase(common, ask), common.listen(ask.name))
 
 
-def carry_out(planned_run: PlannedRun, reporter: Reporter | None) -> PhaseRun:
+def carry_out(
+    planned_run: PlannedRun, reporter: Reporter | None, run_trial: RunTrial = run_trial_past_errors
+) -> PhaseRun:
     """Carry out a run, which is one of several in this process; *reporter* sees its events."""
     reporters = [] if reporter is None else [("progress", reporter)]
-    kind = replace(agent_run_kind(planned_run), run_trial=run_trial_past_errors)
+    kind = replace(agent_run_kind(planned_run), run_trial=run_trial)
 
     def listen(_: Path) -> Reporters:
         return Reporters(reporters, stderr=sys.stderr)

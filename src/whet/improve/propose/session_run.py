@@ -29,6 +29,7 @@ from whet.plan.load import PlannedRun, RunInputs, check_run, earlier_run, plan_r
 from whet.plan.settings.load import load_settings, with_found_agent
 from whet.record.folder import write_atomically
 from whet.record.read.run import read_trials, run_folders
+from whet.run.attempt.trial import run_trial
 from whet.run.flow import start_early
 from whet.sandbox.contract import choose_sandbox, require_sandbox
 from whet.suites.format import load_suite
@@ -67,7 +68,8 @@ def run_proposer(task: ProposalTask) -> ProposalRun:
     if earlier is not None and _all_errored(earlier):
         # Nothing came of it, so a resumed run would have nothing to do.
         earlier = None
-    phase = carry_out(_plan(task, suite_file, earlier), task.reporter)
+    # Other than a case, a proposer is asked again whatever went wrong.
+    phase = carry_out(_plan(task, suite_file, earlier), task.reporter, run_trial)
     if phase.is_interrupted:
         raise EndedEarly("interrupted", "interrupted while candidates were made: what has ended is kept")
     run = ProposalRun(folder=phase.run_dir, results=_results(phase.run_dir), cost_usd=phase.cost_usd)
