@@ -26,6 +26,7 @@ def hotel(project: Project) -> Hotel:
         (("--engine", "gepa", "--propose-only", "2"), "--propose-only runs nothing"),
         (("--candidate", "versions/none"), "has no SKILL.md"),
         (("--force",), "--force is for --apply"),
+        (("--max-cost", "nan"), "a number of dollars above 0, not nan"),
         (
             ("--candidate", "versions/helps", "--runner", "sh", "--no-regression", "login"),
             'no held-out case has the tag "login"',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,8 +61,9 @@ class ImproveRequest(Struct, frozen=True, kw_only=True):
         _within("--rounds", self.rounds, 1, MOST_ROUNDS)
         if self.propose_only is not None:
             _within("--propose-only", self.propose_only, 1, MOST_CANDIDATES)
-        if self.max_cost_usd is not None and self.max_cost_usd <= 0:
-            raise UsageError(f"--max-cost must be above 0, not {self.max_cost_usd:g}")
+        # Also not NaN, which is above nothing.
+        if self.max_cost_usd is not None and not 0 < self.max_cost_usd < inf:
+            raise UsageError(f"--max-cost must be a number of dollars above 0, not {self.max_cost_usd:g}")
         if self.own_candidates and self.proposer is not None:
             raise UsageError(
                 "--candidate brings the versions to race, so no --proposer makes any", hint="leave one of them out"

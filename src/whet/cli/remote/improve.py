@@ -11,6 +11,7 @@ import click
 from whet import exit_codes
 from whet.cli.common import AT_LEAST_1, JSON, print_document
 from whet.cli.grammar.options import option
+from whet.cli.grammar.quantities import Number
 from whet.cli.remote.service import ASKING, client_of
 from whet.reading.text import count, money
 
@@ -42,7 +43,7 @@ _IN_BODY = ("runner", "proposer", "label")
     "--max-cost",
     "max_cost_usd",
     required=True,
-    type=click.FloatRange(min=0.01),
+    type=Number(min=0.01),
     metavar="USD",
     help="Spend at most USD on all phases together.",
 )
