@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from browsing import DESK, PHONE, Visit, visit
-from notes_project import Project, Viewer, make_scripted, viewed
+from notes_project import Project, Viewer, make_scripted, run_suite, viewed
 from playwright.sync_api import Browser, Locator, expect
 
 
@@ -157,7 +157,8 @@ def test_the_next_case_is_the_next_line_of_the_table_that_you_came_from(visitor:
 
     expect(visitor.page.get_by_role("heading", name="dated", level=1)).to_be_focused()
     trials = visitor.page.get_by_role("list", name="Trials of old on hasty")
-    expect(trials.get_by_text("failed, as expected").first).to_have_attribute("title", re.compile("baseline may fail"))
+    expect(trials.get_by_text("failed").first).to_have_attribute("title", re.compile("baseline may fail"))
+    expect(visitor.page.get_by_text("as expected")).to_have_count(0)
 
 
 def test_every_trial_can_be_a_line_of_its_own(visitor: Visit, project: Project) -> None:
@@ -167,7 +168,22 @@ def test_every_trial_can_be_a_line_of_its_own(visitor: Visit, project: Project) 
     visitor.page.get_by_label("Status", exact=True).select_option("expected-failed")
     expect(_rows(visitor)).to_have_count(6)
     _rows(visitor).first.get_by_role("link").click()
-    expect(visitor.page.get_by_role("heading", name=re.compile("dated.*failed, as expected"), level=1)).to_be_visible()
+    expect(visitor.page.get_by_role("heading", name=re.compile(r"dated.*failed$"), level=1)).to_be_visible()
+
+
+def test_a_case_with_expected_fail_fails_as_expected(browser: Browser, project: Project, tmp_path: Path) -> None:
+    for name in ("agent.py", "whet.toml"):
+        shutil.copy(project.folder / name, tmp_path)
+    shutil.copytree(project.folder / "template", tmp_path / "template")
+    suite = (project.folder / "suite.py").read_text()
+    (tmp_path / "suite.py").write_text(suite.replace('id="dated",', 'id="dated", expected_fail=True,'))
+    run = run_suite(tmp_path, "suite.py", "--runner", "hasty", "--case", "dated")
+
+    with viewed(tmp_path) as viewer, visit(browser, viewer) as visitor:  # type: ignore[arg-type]
+        visitor.go(f"/runs/{run}/cases/dated", "dated")
+
+        trials = visitor.page.get_by_role("list", name="Trials of hasty")
+        expect(trials.get_by_text("failed, as expected")).to_have_attribute("title", re.compile("expected_fail"))
 
 
 def test_the_keyboard_walks_the_lines_filters_and_opens_the_first_failure(visitor: Visit, project: Project) -> None:

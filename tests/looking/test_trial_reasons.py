@@ -157,7 +157,7 @@ def test_a_rubric_is_shown_item_by_item_the_weakest_first(browser: Browser, fail
         )
         expect(items.last).to_contain_text("9 of 10")
         expect(items.last).to_contain_text("Flagged: the answer")
-        expect(visitor.page.locator(".rubric")).to_contain_text("Judged by judge with 2 votes")
+        expect(visitor.page.locator(".rubric")).to_contain_text("Judged by judge with 1 vote on each of 2 items,")
 
         visitor.go(f"/runs/{run}/cases/letter", "letter")
         checks = visitor.page.get_by_role("table", name="How often each check held")

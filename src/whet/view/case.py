@@ -43,6 +43,7 @@ def _execution(view: RunView, rows: Sequence[TrialRow]) -> ShownCaseExecution:
     return ShownCaseExecution(
         runner=rows[0].key.runner,
         arm=rows[0].key.arm,
+        baseline=rows[0].key.arm == view.baseline,
         trials=len(rows),
         checks=tuple(_check_counts(rows))[:_MOST_CHECKS],
         reasons=tuple(_reason_groups(rows))[:_MOST_REASONS],
@@ -85,9 +86,10 @@ def _reason_groups(rows: Iterable[TrialRow]) -> list[ReasonGroup]:
 
 
 def _typical(rows: Sequence[TrialRow]) -> TrialRow:
-    """Return the first trial that ended as most of them did."""
-    most, _ = Counter(row.status for row in rows).most_common(1)[0]
-    return next(row for row in rows if row.status == most)
+    """Return the first trial that ended as most of them did; an errored one only if no trial came to a verdict."""
+    ended = [row for row in rows if row.status != "errored"] or rows
+    most, _ = Counter(row.status for row in ended).most_common(1)[0]
+    return next(row for row in ended if row.status == most)
 
 
 def _passed_beside_failed(rows: Sequence[TrialRow], baseline: str | None) -> tuple[str, str] | None:

@@ -369,6 +369,8 @@ class TrialDocument(ViewDocument, kw_only=True):
     suite: str | None
     key: RowKey
     trial: WrittenTrial | None = None
+    # Whether it is of the baseline, which may fail.
+    baseline: bool = False
     # If it has not ended yet: when its attempt began.
     since: str | None = None
     case: ShownPrompt
@@ -405,6 +407,7 @@ class ShownCaseExecution(Struct, kw_only=True):
 
     runner: str
     arm: str
+    baseline: bool
     trials: int
     checks: tuple[CheckCount, ...]
     reasons: tuple[ReasonGroup, ...]

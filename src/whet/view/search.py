@@ -35,6 +35,7 @@ class TrialMatch(Struct, frozen=True, kw_only=True):
     runner: str
     arm: str
     number: int
+    baseline: bool
     status: Status
     events: int
     first: int | None
@@ -66,7 +67,7 @@ def search_document(view: RunView, text: str, *, most: int = _MOST_TRIALS) -> Se
         run=view.id,
         query=text,
         arms=tuple(_arms(view, searched)),
-        trials=tuple(_matches(matches[:most])),
+        trials=tuple(_matches(view, matches[:most])),
         left_out=max(0, len(matches) - most),
         unread=len(rows) - len(searched),
     )
@@ -94,7 +95,7 @@ def _passed(trials: Sequence[SearchedTrial]) -> int:
     return sum(trial.passed for trial in trials)
 
 
-def _matches(trials: Sequence[SearchedTrial]) -> Iterator[TrialMatch]:
+def _matches(view: RunView, trials: Sequence[SearchedTrial]) -> Iterator[TrialMatch]:
     for trial in trials:
         if trial.found is not None:
             key, found = trial.key, trial.found
@@ -103,6 +104,7 @@ def _matches(trials: Sequence[SearchedTrial]) -> Iterator[TrialMatch]:
                 runner=key.runner,
                 arm=key.arm,
                 number=key.number,
+                baseline=key.arm == view.baseline,
                 status=trial.status,
                 events=found.events,
                 first=found.first,

@@ -127,6 +127,7 @@ class TrialViews:
             run=self._view.id,
             suite=self._view.asked.suite,
             key=key,
+            baseline=key.arm == self._view.baseline,
             case=ShownPrompt(id=key.case, tags=self._tags.get(key.case, ()), prompt=None),
             siblings=self._siblings(key),
             others=self._of_case[key.case],

@@ -12,7 +12,7 @@ import { judgedItems, rubricPart } from "./rubrics.js";
 import { address, events as eventsAt, get } from "./source.js";
 import { stepElement } from "./stepview.js";
 import { Steps } from "./steps.js";
-import { armName, badge, between, count, isGuessed, money, short, sign, took, VERDICTS } from "./words.js";
+import { armName, badge, between, count, isGuessed, money, short, sign, took, VERDICTS, verdictOf } from "./words.js";
 
 // The most steps that are drawn at once, and the most equal ones between two differences that need no fold.
 const [MOST_STEPS, FEW] = [400, 2];
@@ -59,11 +59,11 @@ function nameOf({ arm, runner, number }) {
   return [arm === "default" ? null : armName(arm), runner === arm ? null : runner, `trial ${number}`].filter(Boolean).flatMap((part, index) => (index ? [" · ", said(part)] : [said(part)]));
 }
 
-function headOf({ run, path, name, document: { trial } }, label) {
+function headOf({ run, path, name, document: { trial, baseline } }, label) {
   return el(
     "section",
     { class: "card", "aria-label": label },
-    el("h2", null, el("a", { href: trialPlace(run, path) }, name()), " ", badge(VERDICTS[trial.status])),
+    el("h2", null, el("a", { href: trialPlace(run, path) }, name()), " ", badge(verdictOf(trial.status, baseline))),
     el("p", { class: "quiet" }, [took(trial.duration_s), trial.steps ? count(trial.steps, "step") : null, trial.usage?.total_tokens && !isGuessed(trial.usage) ? `${short(trial.usage.total_tokens)} tokens` : null, money(trial.usage?.cost_usd)].filter(Boolean).join(" · ")),
     trial.failure ? el("p", { class: "reason-text" }, said(trial.failure.message.split("\n")[0])) : null,
   );

@@ -11,7 +11,7 @@ import { executionsOf, keyOf } from "./lines.js";
 import { here, runLink, trail } from "./parts.js";
 import { asLeft, besidePlace, place, trialPlace, whereabouts } from "./places.js";
 import { address, capabilities, get } from "./source.js";
-import { ARMS, armName, badge, ENDED, money, points, score, sentence, short, took, VERDICTS } from "./words.js";
+import { ARMS, armName, badge, ENDED, money, points, score, sentence, short, took, verdictOf } from "./words.js";
 
 const NOTHING = "No trial of this case has ended here.";
 const SECOND_MS = 1000;
@@ -95,8 +95,8 @@ function executionPart(run, line, document, beside) {
       null,
       beside.box(keyOf(line, trial), `${name}, trial ${trial.number}`),
       el("a", { href: trialPlace(run, keyOf(line, trial)) }, `Trial ${trial.number}`),
-      badge(VERDICTS[trial.status]),
-      trial.attempts > 1 ? el("span", { class: "tag" }, `attempt ${trial.attempts}; the first ${VERDICTS[trial.counting][0]}`) : null,
+      badge(verdictOf(trial.status, line.baseline)),
+      trial.attempts > 1 ? el("span", { class: "tag" }, `attempt ${trial.attempts}; the first ${verdictOf(trial.counting, line.baseline)[0]}`) : null,
       el("span", { class: "quiet figure" }, [trial.score > 0 && trial.score < 1 ? `score ${score(trial.score)}` : null, took(trial.seconds), trial.tokens === null ? null : `${short(trial.tokens)} tokens`, money(trial.cost)].filter(Boolean).join(" · ")),
     ),
   );

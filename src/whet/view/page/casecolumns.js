@@ -5,7 +5,7 @@ import { mannerOf, strip } from "./forest.js";
 import { keyOf, notesOn } from "./lines.js";
 import { place, trialPlace } from "./places.js";
 import { chanceText } from "./rates.js";
-import { armName, ARMS, AS_EXPECTED, count, money, points, score, short, sign, took, VERDICTS } from "./words.js";
+import { armName, ARMS, AS_EXPECTED, count, money, points, score, short, sign, took, verdictOf } from "./words.js";
 
 const MOST_SIGNS = 10;
 // Beside several arms there is room for few signs.
@@ -60,17 +60,17 @@ function drawArm(line, table, { arm, signs, scored }) {
     "a",
     { class: "strip-link", href: trialPlace(table.run, keyOf(line, wanted)), title: `${armName(arm)}: ${figure}${opens}` },
     el("span", { class: "unseen" }, `${armName(arm)}: `),
-    el("span", { class: "signs", "aria-hidden": "true" }, shown.map(signOf), rest > 0 ? el("span", { class: "quiet" }, `+${rest}`) : null),
+    el("span", { class: "signs", "aria-hidden": "true" }, shown.map((trial) => signOf(trial, line)), rest > 0 ? el("span", { class: "quiet" }, `+${rest}`) : null),
     el("span", { class: `figure ${toneOf(line)}` }, figure),
     el("span", { class: "unseen" }, opens),
   );
 }
 
 /** The sign of the attempt that counts; a trial that was tried again is marked. */
-function signOf(trial) {
-  const [word, mark, manner] = VERDICTS[trial.counting];
+function signOf(trial, { baseline }) {
+  const [word, mark, manner, meaning] = verdictOf(trial.counting, baseline);
   const again = trial.counting !== trial.status && trial.attempts > 1;
-  const made = sign([again ? `${word} at first, then ${VERDICTS[trial.status][0]} (attempt ${trial.attempts})` : word, mark, manner], { silent: true });
+  const made = sign(again ? [`${word} at first, then ${verdictOf(trial.status, baseline)[0]} (attempt ${trial.attempts})`, mark, manner] : [word, mark, manner, meaning], { silent: true });
   if (again) made.classList.add("again");
   return made;
 }
@@ -98,7 +98,7 @@ export function columnsOf(executions, byTrials) {
   const known = (name) => executions.some((line) => line[name] !== null);
   const most = Math.max(...executions.map((line) => line.trials.length));
   return [
-    { name: "verdict", head: "Verdict", sort: "share", width: executions.some((line) => line.trials.length === 1 && WORDY.includes(line.status)) ? "11.5rem" : "6.5rem", draw: drawVerdict },
+    { name: "verdict", head: "Verdict", sort: "share", width: executions.some((line) => line.trials.length === 1 && WORDY.includes(line.status) && !line.baseline) ? "11.5rem" : "6.5rem", draw: drawVerdict },
     { name: "case", head: "Case", sort: "case", width: "minmax(10rem, 1.4fr)", draw: byTrials ? drawTrialName : drawCase },
     differ("runner") && executions.some((line) => line.runner !== line.arm) && { name: "runner", head: "Runner", sort: "runner", width: "minmax(5rem, 9rem)", draw: (line) => said(line.runner), title: (line) => line.runner },
     differ("arm") && { name: "arm", head: "Arm", sort: "arm", width: "minmax(5rem, 9rem)", draw: (line) => said(armName(line.arm)), title: (line) => armName(line.arm) },
@@ -113,8 +113,8 @@ export function columnsOf(executions, byTrials) {
 
 function drawVerdict(line) {
   const several = line.trials.length > 1;
-  const verdict = sign(VERDICTS[line.status] ?? [line.status, "–", "quiet"], { silent: !several });
-  const text = several ? `${line.good} of ${line.counted}` : VERDICTS[line.status]?.[0] ?? line.status;
+  const verdict = sign(verdictOf(line.status, line.baseline), { silent: !several });
+  const text = several ? `${line.good} of ${line.counted}` : verdictOf(line.status, line.baseline)[0];
   return [verdict, " ", el("span", { class: "figure", title: text }, text)];
 }
 
@@ -139,7 +139,7 @@ function drawTrialName(line, table) {
 
 function drawSigns(line, table) {
   const shown = line.trials.slice(0, line.trials.length > MOST_SIGNS ? MOST_SIGNS - 1 : MOST_SIGNS);
-  const links = shown.map((trial) => el("a", { href: trialPlace(table.run, keyOf(line, trial)), "aria-label": `Trial ${trial.number}: ${VERDICTS[trial.status]?.[0] ?? trial.status}${trial.attempts > 1 ? `, attempt ${trial.attempts}` : ""}` }, signOf(trial)));
+  const links = shown.map((trial) => el("a", { href: trialPlace(table.run, keyOf(line, trial)), "aria-label": `Trial ${trial.number}: ${verdictOf(trial.status, line.baseline)[0]}${trial.attempts > 1 ? `, attempt ${trial.attempts}` : ""}` }, signOf(trial, line)));
   const rest = line.trials.length - shown.length;
   return el("span", { class: "signs" }, links, rest ? el("span", { class: "quiet" }, `+${rest}`) : null);
 }

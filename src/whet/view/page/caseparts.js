@@ -5,11 +5,13 @@ import { markdown } from "./markdown.js";
 import { besidePlace, trialPlace } from "./places.js";
 import { address, get } from "./source.js";
 import { ASKED, longText } from "./stepview.js";
-import { armName, badge, count, VERDICTS } from "./words.js";
+import { wasStarted } from "./why.js";
+import { armName, badge, count, verdictOf } from "./words.js";
 
 const MOST_PATHS = 12;
 const HIGHEST = 10;
 const ALWAYS = ["held", "✓", "good"];
+const ERRORED = "Errored trials say nothing about the agent, and count neither way.";
 const NEVER = ["never held", "✕", "bad"];
 
 /** The parts of a case of which at least one trial has ended. */
@@ -111,12 +113,12 @@ function reasonsPart(run, document) {
   }
   if (!groups.size) return null;
   const sorted = [...groups.values()].sort((one, other) => other.number - one.number);
-  return el("section", { "aria-labelledby": "case-reasons" }, el("h2", { id: "case-reasons" }, "Why trials did not pass"), el("ul", { class: "trials" }, sorted.map((group) => reasonLine(run, document, group))));
+  return el("section", { "aria-labelledby": "case-reasons" }, el("h2", { id: "case-reasons" }, "Why trials did not pass"), sorted.some(({ arms }) => arms.some(({ status }) => status === "errored")) ? el("p", { class: "quiet" }, ERRORED) : null, el("ul", { class: "trials" }, sorted.map((group) => reasonLine(run, document, group))));
 }
 
 function reasonLine(run, document, { reason, seen, arms }) {
   const opens = (number) => (number > 1 ? "the first of them" : "the trial");
-  const met = ({ execution, status, first, number }) => el("span", { class: "met" }, badge(VERDICTS[status]), " ", el("span", { class: "figure" }, `${number} of ${execution.trials}`), " ", said(nameOf(execution, document)), " ", el("a", { href: trialPlace(run, first), "aria-label": `${opens(number)}: ${nameOf(execution, document)}` }, opens(number)));
+  const met = ({ execution, status, first, number }) => el("span", { class: "met" }, badge(verdictOf(status, execution.baseline)), " ", el("span", { class: "figure" }, `${number} of ${execution.trials}`), " ", said(nameOf(execution, document)), " ", el("a", { href: trialPlace(run, first), "aria-label": `${opens(number)}: ${nameOf(execution, document)}` }, opens(number)));
   return el("li", null, el("p", { class: "why reason-text" }, el("strong", null, said(reason)), seen ? el("span", { class: "quiet seen" }, said(seen)) : null), el("p", { class: "where-met" }, arms.map(met)));
 }
 
@@ -134,11 +136,13 @@ function typicalColumn(run, document, execution, { trial, attempts, key }) {
   const attempt = attempts.at(-1);
   const answer = attempt?.final_output || trial.final_output;
   const paths = Object.entries(attempt?.changes ?? {}).flatMap(([kind, all]) => all.map((path) => [kind, path]));
+  // It is an errored one only if all are, and what it left says nothing about the agent.
+  const errored = trial.status === "errored";
   return el(
     "section",
     { "aria-label": `A typical trial: ${nameOf(execution, document)}`, class: "card" },
-    el("h3", null, el("a", { href: trialPlace(run, execution.typical) }, said(nameOf(execution, document)), ` · trial ${key.number}`), " ", badge(VERDICTS[trial.status])),
-    answer ? el("div", { class: "answer" }, markdown(answer)) : el("p", { class: "quiet" }, "It gave no answer."),
-    paths.length ? [el("p", { class: "small-title" }, count(paths.length, "changed file")), el("ul", { class: "paths" }, paths.slice(0, MOST_PATHS).map(([kind, path]) => el("li", null, el("code", null, said(path)), el("span", { class: "quiet" }, ` ${kind}`))), paths.length > MOST_PATHS ? el("li", { class: "quiet" }, `and ${paths.length - MOST_PATHS} more`) : null)] : el("p", { class: "quiet" }, "It changed no files."),
+    el("h3", null, el("a", { href: trialPlace(run, execution.typical) }, said(nameOf(execution, document)), ` · trial ${key.number}`), " ", badge(verdictOf(trial.status, execution.baseline))),
+    answer ? el("div", { class: "answer" }, markdown(answer)) : el("p", { class: "quiet" }, errored ? (wasStarted(trial, attempt) ? "No trial came to a verdict." : "The agent was not started.") : "It gave no answer."),
+    paths.length ? [el("p", { class: "small-title" }, count(paths.length, "changed file")), el("ul", { class: "paths" }, paths.slice(0, MOST_PATHS).map(([kind, path]) => el("li", null, el("code", null, said(path)), el("span", { class: "quiet" }, ` ${kind}`))), paths.length > MOST_PATHS ? el("li", { class: "quiet" }, `and ${paths.length - MOST_PATHS} more`) : null)] : errored ? null : el("p", { class: "quiet" }, "It changed no files."),
   );
 }

@@ -17,7 +17,7 @@ const STATUSES = [
   ["failed", "Failed"],
   ["errored", "Errored"],
   ["passed", "Passed"],
-  ["expected-failed", "Failed, as expected"],
+  ["expected-failed", "Failed, in the baseline or as expected"],
   ["unexpected-passed", "Passed, unexpectedly"],
   ["not-run", "Not run"],
 ];

@@ -65,7 +65,7 @@ function runHead(title, run) {
     el("h2", null, runLink(run.id, exactly(run.started_at) ?? said(run.id)), " ", badge(runVerdict(run))),
     el("p", { class: "quiet" }, said(run.suite ?? "–"), " · ", el("code", null, said(run.id))),
     run.rate ? el("p", null, rateText(run.rate)) : null,
-    el("p", { class: "quiet" }, [run.label, run.counts ? counted(run.counts) : null, took(run.duration_s), money(run.cost_usd)].filter(Boolean).flatMap((part, index) => (index ? [" · ", said(part)] : [said(part)]))),
+    el("p", { class: "quiet" }, [run.label, run.counts ? counted(run) : null, took(run.duration_s), money(run.cost_usd)].filter(Boolean).flatMap((part, index) => (index ? [" · ", said(part)] : [said(part)]))),
   );
 }
 

@@ -183,7 +183,7 @@ function liftCard(run, lift) {
 }
 
 function rateCard(run) {
-  if (!run.rate) return el("p", { class: "quiet" }, run.counts?.total && !run.rate ? `${counted(run.counts)}.` : "No trial has ended yet.");
+  if (!run.rate) return el("p", { class: "quiet" }, run.counts?.total && !run.rate ? `${counted(run)}.` : "No trial has ended yet.");
   const manner = run.passed ? "good" : run.status === "running" || run.rate.passed === run.rate.total ? "quiet" : "bad";
   return el(
     "section",
@@ -193,7 +193,7 @@ function rateCard(run) {
       null,
       el("h2", null, `${run.rate.passed} of ${count(run.rate.total, "trial")} went as expected${ENDED.includes(run.status) ? "" : " so far"}`),
       el("p", { class: "lead" }, el("strong", { class: "figure" }, percent(run.rate.value)), el("span", { class: "quiet" }, ` 95 % interval on these cases ${percent(run.rate.low)} to ${percent(run.rate.high)}`)),
-      run.counts ? el("p", { class: "quiet" }, `${counted(run.counts)}.`) : null,
+      run.counts ? el("p", { class: "quiet" }, `${counted(run)}.`) : null,
     ),
     el("div", null, rateScale(run.rate, rateText(run.rate))),
   );

@@ -101,7 +101,7 @@ function runTable(runs) {
   const columns = [
     ["Run", (run) => [runLink(run.run, exactly(run.started_at) ?? said(run.run)), run.started_at ? el("span", { class: "quiet title" }, el("code", null, said(run.run))) : null]],
     ["As expected", (run) => run.rate && `${percent(run.rate.value)} (${percent(run.rate.low)} to ${percent(run.rate.high)})`],
-    ["Trials", (run) => run.counts && counted(run.counts)],
+    ["Trials", (run) => run.counts && counted(run)],
     ["Against what ran before", (run) => run.changed && [badge(decisionVerdict(run.changed.verdict)), " ", el("span", { class: "figure" }, `${points(run.changed.difference)} (${points(run.changed.low)} to ${points(run.changed.high)})${run.changed.runner ? ` on ${run.changed.runner}` : ""}${run.changed.same_content ? ", from here on, on the same content" : ""}`)]],
     ["Content", (run) => el("code", { title: `A hash of what was tested: ${run.content}` }, said(run.content.slice(0, 8)))],
     ["Commit", (run) => run.commit && el("code", { title: run.commit }, said(run.commit.slice(0, 10)))],

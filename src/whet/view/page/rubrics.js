@@ -71,6 +71,14 @@ function votesOf(judged) {
   return votes.length > 1 ? `votes ${votes.map((vote) => trimmed(vote.verdict.rating)).join(", ")}` : null;
 }
 
+/** How often each item was voted on: votes on several items are no votes on one question. */
+function votesText(judged) {
+  const numbers = [...new Set(judged.map((each) => each.votes.length))];
+  if (judged.length < 2) return count(numbers[0] ?? 0, "vote");
+  const most = Math.max(...numbers);
+  return `${numbers.length > 1 ? `${Math.min(...numbers)} to ` : ""}${count(most, "vote")} on each of ${count(judged.length, "item")}`;
+}
+
 function judgeOf(items) {
   const judged = items.map((item) => item.judged).filter(Boolean);
   const models = [...new Set(judged.map(({ model }) => model).filter((model) => typeof model === "string"))];
@@ -78,6 +86,6 @@ function judgeOf(items) {
   const costs = votes.map((vote) => vote.usage?.cost_usd);
   const cost = costs.length && costs.every((each) => typeof each === "number") ? money(costs.reduce((sum, each) => sum + each, 0)) : null;
   const cached = votes.filter((vote) => vote.cached === true).length;
-  const parts = [models.length ? ["Judged by ", said(models.join(", "))] : ["Judged"], ` with ${count(votes.length, "vote")}`, cached ? `, ${cached} from the cache` : null, `, ${cost ? `for ${cost}` : "at a cost that is not known"}.`];
+  const parts = [models.length ? ["Judged by ", said(models.join(", "))] : ["Judged"], ` with ${votesText(judged)}`, cached ? `, ${cached} from the cache` : null, `, ${cost ? `for ${cost}` : "at a cost that is not known"}.`];
   return parts.flat();
 }

@@ -5,7 +5,7 @@ import { setKeys } from "./keys.js";
 import { here, runLink, trail } from "./parts.js";
 import { keepState, trialKey, trialPlace, whereabouts } from "./places.js";
 import { address, get } from "./source.js";
-import { badge, percent, VERDICTS } from "./words.js";
+import { badge, percent, verdictOf } from "./words.js";
 
 const KINDS = 'Words, in all that sessions hold, or tool:Bash, cmd:unittest, skill:release-notes, file:CHANGELOG.md, text:"not found". Several must all be there.';
 
@@ -56,7 +56,7 @@ function results(run, { arms, trials, left_out: leftOut, unread }) {
     el("a", { href: trialPlace(run, trialKey(trial.case, trial.runner, trial.arm, trial.number), { event: trial.first ?? "" }) }, said(trial.case), ` #${trial.number}`),
     said(trial.arm),
     ...(several ? [said(trial.runner)] : []),
-    badge(VERDICTS[trial.status] ?? [trial.status, "–", "quiet"]),
+    badge(verdictOf(trial.status, trial.baseline)),
     el("code", null, said(trial.excerpt)),
     String(trial.events),
   ]);

@@ -17,8 +17,8 @@ import { address, events as eventsAt, get } from "./source.js";
 import { isTrouble, timeOf } from "./steps.js";
 import { ASKED, longText } from "./stepview.js";
 import { Timeline } from "./timeline.js";
-import { whyLine } from "./why.js";
-import { armName, AS_EXPECTED, badge, between, count, isGuessed, money, score, short, took, VERDICTS, when } from "./words.js";
+import { wasStarted, whyLine } from "./why.js";
+import { armName, AS_EXPECTED, badge, between, count, isGuessed, money, score, short, took, verdictOf, when } from "./words.js";
 
 const PROMINENT = { class: "small" };
 
@@ -79,7 +79,7 @@ export async function showTrial(context, run, caseId, runner, arm, number) {
 async function load({ attempt, timeline, side, document, state, signal }) {
   if (!attempt?.events) {
     // A program that prints no events has only its answer to look at.
-    timeline.found.replaceChildren("no events were recorded, so this is the answer");
+    timeline.found.replaceChildren(wasStarted(document.trial, attempt) ? "no events were recorded, so this is the answer" : "no events were recorded");
     timeline.whole = true;
     if (state.event) timeline.lead(state.event);
     timeline.element.append(answerPart(document, attempt));
@@ -95,12 +95,12 @@ async function load({ attempt, timeline, side, document, state, signal }) {
   drawFigures(side, document, timeline.model);
 }
 
-function head({ trial, key, siblings }, run) {
+function head({ trial, key, siblings, baseline }, run) {
   const link = (to, text, title) => (to ? el("a", { href: trialPlace(run, to), title }, text) : el("span", { class: "quiet", "aria-hidden": "true" }, text));
   return el(
     "div",
     { class: "trial-head" },
-    el("h1", { tabindex: -1 }, said(key.case), " ", badge(VERDICTS[trial.status])),
+    el("h1", { tabindex: -1 }, said(key.case), " ", badge(verdictOf(trial.status, baseline))),
     el("p", { class: "quiet" }, [key.arm === "default" ? null : said(armName(key.arm)), key.runner === key.arm ? null : said(key.runner), `trial ${key.number}`, trial.score === null ? null : `score ${score(trial.score)}`, trial.flaky ? "flaky" : null].filter(Boolean).flatMap((part, index) => (index ? [" · ", part] : [part]))),
     trial.status === "passed" ? null : whyPart(trial),
     el("nav", { class: "neighbours", "aria-label": "Trials" }, link(siblings.before_failure, "← Failure before", "Key p"), link(siblings.after_failure, "Next failure →", "Key n"), link(siblings.before, "← Before", "Key ["), link(siblings.after, "Next →", "Key ]")),
@@ -173,7 +173,7 @@ function changesPart(attempt) {
 
 function answerPart({ trial }, attempt) {
   const text = attempt?.final_output || trial.final_output;
-  return text ? el("div", { class: "card answer" }, markdown(text)) : el("p", { class: "quiet" }, "The agent gave no answer.");
+  return text ? el("div", { class: "card answer" }, markdown(text)) : el("p", { class: "quiet" }, wasStarted(trial, attempt) ? "The agent gave no answer." : "The agent was not started.");
 }
 
 /** What an address asks for and this trial does not have. */

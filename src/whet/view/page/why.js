@@ -49,6 +49,9 @@ const CAUSES = {
 };
 // Whose fault it is if it is not the agent's.
 const NOT_THE_AGENT = { provider: "This says nothing about the agent", suite: "The suite is the cause, not the agent", infrastructure: "The machine is the cause, not the agent", cancelled: "This says nothing about the agent" };
+const BEFORE_THE_AGENT = ["workspace", "bootstrap", "start"];
+// They are of these phases, and also happen to an agent that is at work.
+const AT_ANY_TIME = ["disk", "node-lost", "not-recorded"];
 const TRACEBACK = /^\s*(?:\w+: )?Traceback \(most recent call last\):/m;
 // The beginning of a list of expectations: their number says less than the first of them.
 const LISTED = /^(\d+) expectations do not hold$/;
@@ -62,6 +65,12 @@ export function happened({ failure, status }) {
   const what = HAPPENED[failure.code] ?? CAUSES[failure.cause] ?? "The trial failed.";
   const whose = status === "errored" ? NOT_THE_AGENT[failure.cause] ?? "This says nothing about the agent" : null;
   return whose ? `${what} ${whose}, ${COUNTS_NEITHER}.` : what;
+}
+
+/** Whether the agent was started: a trial may error before. */
+export function wasStarted({ failure, status }, attempt) {
+  if (status !== "errored" || !failure || attempt?.events || attempt?.session) return true;
+  return !BEFORE_THE_AGENT.includes(failure.phase) || AT_ANY_TIME.includes(failure.code);
 }
 
 /** The line below the title: why a trial did not pass; nothing if it passed. */

@@ -22,9 +22,11 @@ export const VERDICTS = {
   "not-run": ["not run", "–", "quiet"],
   void: ["counts nowhere", "–", "quiet"],
 };
+// The baseline may fail, but nobody said that it would: only a case with expected_fail fails as expected.
+const FAILED_BASELINE = ["failed", "✕", "quiet", "Failed. A comparison counts it; the run does not fail by it, because the baseline may fail."];
 // What a word alone does not say.
 const MEANINGS = {
-  "failed, as expected": "Failed, as expected: the baseline may fail, and a case with expected_fail shall, so the run does not fail by it. A comparison counts it as a failure of the baseline.",
+  "failed, as expected": "Failed, as expected: the case has expected_fail, so the run does not fail by it.",
   "passed, unexpectedly": "Passed, unexpectedly: the case has expected_fail, so it shall fail.",
 };
 const STATUSES = {
@@ -58,6 +60,11 @@ export function armName(arm) {
   return ARMS[arm] ?? arm;
 }
 
+/** How a trial ended, as a verdict: one of the baseline that failed has just failed. */
+export function verdictOf(status, isBaseline) {
+  return isBaseline && status === "expected-failed" ? FAILED_BASELINE : VERDICTS[status] ?? [status, "–", "quiet"];
+}
+
 /** The outcome of a run, or its status: of one that compares arms, what it decided. */
 export function runVerdict(run) {
   if (run.status === "running" && run.cancelling) return ["being cancelled", "–", "quiet"];
@@ -79,13 +86,13 @@ export function decisionVerdict(verdict) {
 }
 
 /** A verdict with its sign. */
-export function badge([word, sign, manner]) {
-  return el("span", { class: `badge ${manner}`, title: MEANINGS[word] }, el("span", { "aria-hidden": "true" }, sign), word);
+export function badge([word, sign, manner, meaning = MEANINGS[word]]) {
+  return el("span", { class: `badge ${manner}`, title: meaning }, el("span", { "aria-hidden": "true" }, sign), word);
 }
 
 /** A verdict as a sign alone, with its word for those who listen. */
-export function sign([word, mark, manner], { silent = false } = {}) {
-  return el("span", { class: `sign ${manner}`, title: MEANINGS[word] ?? word }, el("span", { "aria-hidden": "true" }, mark), silent ? null : el("span", { class: "unseen" }, word));
+export function sign([word, mark, manner, meaning = MEANINGS[word] ?? word], { silent = false } = {}) {
+  return el("span", { class: `sign ${manner}`, title: meaning }, el("span", { "aria-hidden": "true" }, mark), silent ? null : el("span", { class: "unseen" }, word));
 }
 
 /** A moment. */
@@ -194,12 +201,13 @@ export function count(number, one, many = `${one}s`) {
   return `${whole(number)} ${number === 1 ? one : many}`;
 }
 
-/** The counts of a run in words. */
-export function counted(counts) {
+/** The counts of a run in words; in one of several arms, what may fail has failed. */
+export function counted({ counts, arms = [] }) {
+  const several = arms.length > 1;
   const named = [
     ["passed", counts.passed],
-    ["failed", counts.failed],
-    ["failed as expected", counts.expected_failed],
+    ["failed", several ? counts.failed + counts.expected_failed : counts.failed],
+    ["failed as expected", several ? 0 : counts.expected_failed],
     ["passed unexpectedly", counts.unexpected_passed],
     ["errored", counts.errored],
     ["not run", counts.not_run],
