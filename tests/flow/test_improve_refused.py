@@ -158,11 +158,13 @@ def test_a_judge_that_is_the_model_under_test_is_refused_unless_it_is_allowed(ho
 
 def test_a_dry_run_prints_three_prices_and_starts_nothing(hotel: Hotel) -> None:
     first = hotel.improve("--dry-run")
+    was_written = (hotel.skill / "evals" / "split.lock.json").exists()
     hotel.improve("--max-cost", "9", candidates=("harms",))
 
     priced = hotel.improve("--dry-run", "--max-cost", "1")
 
     assert first.code == priced.code == 0
+    assert not was_written
     assert "no run says what a trial costs" in first.stdout
     assert "120 at least, usually 240, 360 at most" in priced.stdout
     assert "$1.20 at least, usually $2.40, $3.60 at most; it stops at $1.00" in priced.stdout

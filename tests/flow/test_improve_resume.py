@@ -190,3 +190,19 @@ def test_cases_that_change_meanwhile_end_the_run(hotel: Hotel) -> None:
 
     assert done.code == 2
     assert "changed since" in done.stderr
+
+
+def test_cases_that_change_between_two_phases_end_the_run_and_it_goes_on_once_they_are_as_before(hotel: Hotel) -> None:
+    suite = hotel.skill / "evals" / "suite.json"
+    text = suite.read_text()
+    _end_in(hotel, "racing", signal.SIGINT)
+    suite.write_text(text.replace("Greet ", "Please greet "))
+
+    changed = hotel.project.whet("improve", "--resume", "latest")
+    suite.write_text(text)
+    restored = hotel.project.whet("improve", "--resume", "latest")
+
+    assert changed.code == 2
+    assert "the cases of greet have changed since the improve run began" in changed.stderr
+    assert restored.code == 0, restored.stderr
+    assert hotel.document.outcome == "succeeded"

@@ -34,7 +34,7 @@ from whet.improve.propose.task import ProposalTask
 from whet.improve.propose.versions import copy_skill, version_digest
 from whet.improve.ready import PartsOfSuite, audit_cases, parts_of_suite, refuse_self_judge
 from whet.improve.request import ImproveRequest
-from whet.improve.runs import PhaseAsk, RunsOfPhases, plan_phase
+from whet.improve.runs import PhaseAsk, RunsOfPhases, digest_of_cases, plan_phase, refuse_other_cases
 from whet.improve.workbench import RunsWorkbench
 from whet.model.suite import Suite
 from whet.plan.settings.load import load_settings
@@ -48,7 +48,7 @@ from whet.record.improve.document import (
     Phase,
 )
 from whet.record.improve.folder import ImproveFolder, create_improve_folder, find_improve_folder, utc_now
-from whet.record.improve.split_lock import count_confirm
+from whet.record.improve.split_lock import count_confirm, draw_parts
 from whet.report.contract import Reporter
 from whet.report.improve.markdown import improve_report
 from whet.run.schedule import interruptible
@@ -76,7 +76,8 @@ class ImproveOutcome(Struct, frozen=True, kw_only=True):
 
 
 def begin(plan: ImprovePlan) -> ImproveFolder:
-    """Make the record of a new run, which has the version that it starts from."""
+    """Make the record of a new run, which has the version that it starts from; keeps the parts of the suite."""
+    draw_parts(plan.suite)
     folder = create_improve_folder(plan.output_dir)
     first = folder.start(1) / plan.skill.name
     with writing(folder.path):
@@ -93,6 +94,7 @@ def begin(plan: ImprovePlan) -> ImproveFolder:
             start=version_digest(first),
             suite=str(plan.suite.source),
             suite_name=plan.suite.name,
+            suite_digest=digest_of_cases(plan.suite),
             runner=plan.runner.id,
             proposer=plan.quote.proposer,
             config_file=None if request.config_file is None else str(request.config_file.absolute()),
@@ -163,10 +165,11 @@ def _go_through(keeper: ImproveKeeper, watcher: Watcher, request: ImproveRequest
     document, folder = keeper.document, keeper.folder
     suite = load_suite(Path(document.suite))
     parts = parts_of_suite(suite)
-    _refuse_other_split(document, parts)
+    refuse_other_cases(suite, document.suite_digest)
     common = RunsOfPhases(
         folder=folder,
         suite=Path(document.suite),
+        suite_digest=document.suite_digest,
         runner=document.runner,
         config_file=None if document.config_file is None else Path(document.config_file),
         flags=_flags(document),
@@ -242,20 +245,6 @@ def _output_dir(common: RunsOfPhases) -> Path:
     return load_settings(
         common.suite, flags=common.flags, environ=os.environ, config_file=common.config_file
     ).output_dir
-
-
-def _refuse_other_split(document: ImproveDocument, parts: PartsOfSuite) -> None:
-    """Refuse to go on with other cases than those that the run began with."""
-    split = document.split
-    if split is not None and (split.practice, split.held_out, split.sealed) != (
-        parts.practice,
-        parts.held_out,
-        parts.sealed,
-    ):
-        raise UsageError(
-            f"the cases of {document.suite_name} have changed since {document.id} began",
-            hint="undo the change, or start a new run",
-        )
 
 
 def _flags(document: ImproveDocument) -> dict[str, Any]:

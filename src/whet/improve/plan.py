@@ -42,7 +42,7 @@ from whet.record.improve.split_lock import draw_parts
 from whet.record.read.past_runs import past_runs
 from whet.report.improve.quote import ImproveQuote, ThreeFigures
 from whet.suites.format import load_suite
-from whet.suites.split.lock import find_lock, held_out_in, with_confirm
+from whet.suites.split.lock import find_lock, held_out_in, with_confirm, with_parts_of
 from whet.workspace.make import MANIFEST
 
 
@@ -72,7 +72,7 @@ def improve_dir(settings: Settings) -> Path:
 
 
 def plan_improvement(request: ImproveRequest) -> ImprovePlan:
-    """Plan the run that *request* asks for; draws the parts of cases that have none, and writes them."""
+    """Plan the run that *request* asks for, with the parts that cases without one will have."""
     request.check()
     if request.engine == "gepa":
         gepa_engine()
@@ -103,8 +103,9 @@ def plan_improvement(request: ImproveRequest) -> ImprovePlan:
         refuse_without_boundary(settings)
         proposer = choose_runner(settings, suite, request.proposer or runner.id)
         refuse_unfit_proposer(proposer, played=settings.plays_all)
-    _, _, lock = draw_parts(suite)
-    suite = load_suite(request.suite)
+    # Written when the run begins: who only looks at the plan has drawn nothing.
+    path, _, lock = draw_parts(suite, write=False)
+    suite = with_parts_of(suite, lock, path)
     parts = parts_of_suite(suite)
     refuse_few_cases(parts, suite)
     options = request.options_for(suite, len(parts.held_out))

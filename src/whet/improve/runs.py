@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,11 +13,11 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from whet.errors import CheckCrashed, CheckMistaken
+from whet.errors import CheckCrashed, CheckMistaken, UsageError
 from whet.model.comparison import RunSamples, Stop, Until
 from whet.model.request import BUILT_IN, RunRequest, Selection, Settings
 from whet.model.run import TrialResult
-from whet.model.suite import SKILL, Part
+from whet.model.suite import SKILL, Part, Suite
 from whet.plan.load import PlannedRun, check_run, load_inputs, plan_run
 from whet.record.improve.folder import ImproveFolder
 from whet.record.read.run import read_run
@@ -26,6 +27,7 @@ from whet.run.conclude import record_results
 from whet.run.flow import agent_run_kind, early_work, start_early
 from whet.run.schedule import LOOP, RunTrial, execute, ignore_signals, interruptible, single_errors
 from whet.run.start import ready_run, start_run
+from whet.suites.digests import case_digest
 from whet.suites.format import load_suite
 
 _CRASHES = (CheckCrashed.code, CheckMistaken.code)
@@ -37,6 +39,7 @@ class RunsOfPhases(Struct, frozen=True, kw_only=True):
 
     folder: ImproveFolder
     suite: Path
+    suite_digest: str
     runner: str
     config_file: Path | None = None
     flags: Mapping[str, object]
@@ -76,6 +79,21 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     # What a check raised, if checks crashed in every trial of every version.
     crash: str | None = None
+
+
+def digest_of_cases(suite: Suite) -> str:
+    """Return the digest of what the cases of *suite* ask and check, and of the parts they are in."""
+    facts = sorted((case.id, case.split or "", case.weight, case_digest(case)) for case in suite.cases)
+    return hashlib.sha256(repr(facts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def refuse_other_cases(suite: Suite, digest: str) -> None:
+    """Refuse to go on with other cases than those that the run began with: scores of two suites cannot be compared."""
+    if digest_of_cases(suite) != digest:
+        raise UsageError(
+            f"the cases of {suite.name} have changed since the improve run began",
+            hint="undo the change and go on with --resume, or start a new run",
+        )
 
 
 def run_phase(common: RunsOfPhases, ask: PhaseAsk) -> PhaseRun:
@@ -154,10 +172,11 @@ def plan_phase(common: RunsOfPhases, ask: PhaseAsk) -> PlannedRun:
             arms=tuple(ask.versions),
             until=ask.until,
         )
+    # Before the settings: they refuse the same by the id of a run that nobody started by name.
+    refuse_other_cases(load_suite(common.suite), common.suite_digest)
     inputs = load_inputs(request)
-    planned_run = plan_run(
-        replace(inputs, settings=_quiet(inputs.settings, ask)), load_suite(common.suite, inputs.request.reading)
-    )
+    suite = load_suite(common.suite, inputs.request.reading)
+    planned_run = plan_run(replace(inputs, settings=_quiet(inputs.settings, ask)), suite)
     # What is to say of the cases and rounds was said before the run of runs began.
     return replace(check_run(planned_run), notices=())
 

@@ -18,7 +18,7 @@ from whet.improve.propose.task import SKILL_FOLDER, ProposalTask
 from whet.improve.propose.versions import copy_skill, version_diff, version_digest
 from whet.model import codec
 from whet.model.run import TrialResult
-from whet.reading.text import listed, middle
+from whet.reading.text import count, listed, middle
 from whet.record.improve.document import CandidateRecord, LintFinding
 from whet.workspace.changes import ARCHIVE_FILE, LIST_FILE, RecordedChanges
 from whet.workspace.copy import clear, remove_tree
@@ -53,7 +53,10 @@ def collect_candidates(task: ProposalTask, run: ProposalRun) -> tuple[CandidateR
     """Return the candidates of *run* in order, and write each that there is into its folder."""
     start = version_digest(_start_copy(task))
     by_digest = {
-        candidate.digest: candidate.id for last in task.earlier for candidate in last.candidates if candidate.digest
+        candidate.digest: candidate.id
+        for last in task.earlier
+        for candidate in last.candidates
+        if candidate.digest and candidate.fate != "refused"
     }
     by_digest[start] = ""
     return tuple(_mark_same(_collect(task, run, candidate), by_digest) for candidate in task.ids)
@@ -61,8 +64,8 @@ def collect_candidates(task: ProposalTask, run: ProposalRun) -> tuple[CandidateR
 
 def _mark_same(record: CandidateRecord, by_digest: dict[str, str]) -> CandidateRecord:
     """Return *record* as the same as an earlier one, if it is; what has no change is a dud."""
-
-    if not record.digest:
+    # What left something that cannot be taken does not stand in for one that is clean.
+    if not record.digest or record.fate == "refused":
         return record
     if record.digest not in by_digest:
         by_digest[record.digest] = record.id
@@ -106,8 +109,7 @@ def _collect(task: ProposalTask, run: ProposalRun, candidate: str) -> CandidateR
 def _why_dud(result: TrialResult) -> str | None:
     if result.failure is None or result.failure.is_of_checks:
         return None
-    tries = len(result.attempts)
-    return f"the proposer did not finish in {tries} attempts: {result.failure.message}"
+    return f"the proposer did not finish in {count(len(result.attempts), 'attempt')}: {result.failure.message}"
 
 
 def _dud(record: CandidateRecord, reason: str) -> CandidateRecord:

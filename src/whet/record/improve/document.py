@@ -192,6 +192,8 @@ class ImproveDocument(Struct, frozen=True, kw_only=True, tag_field="schema", tag
     start: str
     suite: str
     suite_name: str
+    # Of what its cases asked and checked when the run began.
+    suite_digest: str = ""
     runner: str
     proposer: str | None
     # What else a resumed run needs: the settings that were given by name, and by flags.

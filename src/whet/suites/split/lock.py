@@ -92,8 +92,11 @@ def _problem(path: Path, message: str, hint: str) -> SuiteError:
 def with_parts(suite: Suite) -> Suite:
     """Return *suite* with the part of each case that its lock says; a case that says its own keeps that."""
     path, lock = find_lock(suite)
-    if lock is None:
-        return suite
+    return suite if lock is None else with_parts_of(suite, lock, path)
+
+
+def with_parts_of(suite: Suite, lock: SplitLock, path: Path) -> Suite:
+    """Return *suite* with the part of each case that *lock* says, which is or will be at *path*."""
     if problems := list(_moves(suite, lock, path)):
         raise SuiteError(problems)
     return replace(suite, cases=tuple(_with_part(case, suite, lock) for case in suite.cases))
