@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import ceil
 
 from msgspec import Struct
 
@@ -84,7 +85,8 @@ def _rule(quote: ImproveQuote) -> str:
     error = f"step {quote.step} on this split, which may err in {percent_text(quote.error)}"
     found = ""
     if quote.reach is not None:
-        found = f"; finds {points(quote.reach, sign=False)} points or more in 80 % of runs"
+        # Rounded up, as the warning about it is.
+        found = f"; finds {ceil(100 * quote.reach)} points or more in 80 % of runs"
     if options.goal == "cheaper":
         margin = points(options.margin, sign=False)
         return f"what costs less and is not worse by {margin} points or more; {error}"

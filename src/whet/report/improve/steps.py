@@ -142,7 +142,7 @@ def _findings(step: ImproveStep, document: ImproveDocument, screen: Screen) -> I
         return
     match step.phase:
         case "generating":
-            yield from _candidate_lines(round_record)
+            yield from _candidate_lines(round_record, document)
         case "linting":
             yield from _lint_lines(round_record)
         case "racing":
@@ -157,8 +157,12 @@ def _split_lines(split: SplitFacts | None) -> Iterator[str]:
         yield f"{count(len(split.practice), 'practice case')}, {len(split.held_out)} held out{sealed}"
 
 
-def _candidate_lines(round_record: RoundRecord) -> Iterator[str]:
-    unusable = [candidate for candidate in round_record.candidates if candidate.fate in ("dud", "same")]
+def _candidate_lines(round_record: RoundRecord, document: ImproveDocument) -> Iterator[str]:
+    is_linted = any(step.phase == "linting" and step.round == round_record.number for step in document.steps)
+    # What is refused is said where candidates are linted; where nothing is left to lint, it is said here.
+    is_left = is_linted or any(candidate.fate == "proposed" for candidate in round_record.candidates)
+    fates = ("dud", "same") if is_left else ("dud", "same", "refused")
+    unusable = [candidate for candidate in round_record.candidates if candidate.fate in fates]
     usable = [candidate for candidate in round_record.candidates if candidate not in unusable]
     yield f"{len(usable)} of {count(len(round_record.candidates), 'candidate')} can be used"
     for candidate in usable:

@@ -57,7 +57,7 @@ OUTCOME_STYLES: dict[Outcome, Style] = {
 FATES: dict[Fate, str] = {
     "proposed": "made",
     "dud": "unusable",
-    "same": "the same",
+    "same": "left out",
     "refused": "refused",
     "fit": "waits for the race",
     "raced": "raced",
@@ -241,7 +241,7 @@ def practice_text(score: PracticeScore | None) -> str:
 def growth_text(tokens: int) -> str:
     """Return how many tokens longer a version is."""
     if tokens == 0:
-        return "no longer"
+        return "as long as before"
     return f"{count(abs(tokens), 'token')} {'longer' if tokens > 0 else 'shorter'}"
 
 

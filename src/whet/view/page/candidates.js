@@ -85,7 +85,7 @@ function candidatePart(candidate, { options }, { open, opened }) {
 }
 
 function tokensText(tokens) {
-  return tokens ? `${tokens > 0 ? "+" : "−"}${count(Math.abs(tokens), "token")}` : "no longer";
+  return tokens ? `${tokens > 0 ? "+" : "−"}${count(Math.abs(tokens), "token")}` : "as long as before";
 }
 
 function firstChange(changes) {

@@ -110,7 +110,7 @@ function factsPart({ shown, record, spent }) {
 }
 
 function growth(tokens) {
-  return tokens ? `${count(Math.abs(tokens), "token")} ${tokens > 0 ? "longer" : "shorter"}` : "no longer";
+  return tokens ? `${count(Math.abs(tokens), "token")} ${tokens > 0 ? "longer" : "shorter"}` : "as long as before";
 }
 
 /** The phases that are done and the one under way, each with what it took and the way to its run. */
