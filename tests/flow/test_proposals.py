@@ -14,6 +14,7 @@ from whet.model import codec
 from whet.record.improve.document import CandidateRecord, ConfirmRecord, LintFinding, PracticeScore, RoundRecord
 from whet.record.notes import add_note, new_note
 from whet.record.read.rows import RowKey
+from whet.record.read.run import read_trials
 
 pytestmark = pytest.mark.bubblewrap
 
@@ -81,7 +82,7 @@ print(("Dear " if name == "Ada" else "Hi ") + name)
 """
 
 
-def test_a_proposer_that_changes_nothing_makes_a_dud_and_one_that_fails_is_asked_three_times(
+def test_a_proposer_that_changes_nothing_makes_a_dud_and_one_that_always_fails_ends_the_phase(
     workshop: Workshop,
 ) -> None:
     workshop.settle("import sys; print('It is perfect.')")
@@ -94,9 +95,10 @@ def test_a_proposer_that_changes_nothing_makes_a_dud_and_one_that_fails_is_asked
 
     failing = workshop.propose(candidates=1, place=workshop.project.root / ".whet" / "improve" / "2")
 
-    (record,) = failing.records
-    assert record.fate == "dud"
-    assert "did not finish in 3 attempts" in (record.reason or "")
+    assert (failing.code, failing.records) == (1, [])
+    assert "failed: the proposer made no candidate: ended with exit code 3" in failing.stderr
+    (session,) = read_trials(failing.run).results.values()
+    assert len(session.attempts) == 3
     assert not failing.skill("r1c1").exists()
 
 

@@ -65,7 +65,7 @@ def run_proposer(task: ProposalTask) -> ProposalRun:
     """Let the proposer work on each candidate that it has not worked on yet; raises `EndedEarly` if it cannot."""
     suite_file = _write_suite(task)
     earlier = run_of(task)
-    if earlier is not None and _all_errored(earlier):
+    if earlier is not None and _none_finished(earlier):
         # Nothing came of it, so a resumed run would have nothing to do.
         earlier = None
     # Other than a case, a proposer is asked again whatever went wrong.
@@ -77,8 +77,8 @@ def run_proposer(task: ProposalTask) -> ProposalRun:
         raise EndedEarly(
             "undecided", "the money was spent before a candidate was made", hint="go on with a larger --max-cost"
         )
-    if _all_errored(run.folder):
-        why = phase.errors[0] if phase.errors else "it ended with an error"
+    if _none_finished(run.folder):
+        why = next(result.failure.message for result in run.results.values() if result.failure is not None)
         raise EndedEarly("failed", f"the proposer made no candidate: {why}", hint=f"its record is {run.folder}")
     return run
 
@@ -87,9 +87,10 @@ def _results(run_dir: Path) -> dict[str, TrialResult]:
     return {result.key.case: result for result in read_trials(run_dir).results.values()}
 
 
-def _all_errored(run_dir: Path) -> bool:
-    results = _results(run_dir)
-    return bool(results) and all(result.status == "errored" for result in results.values())
+def _none_finished(run_dir: Path) -> bool:
+    """Return whether no session came to its end: each errored, crashed or took too long."""
+    failures = [result.failure for result in _results(run_dir).values()]
+    return bool(failures) and all(failure is not None and not failure.is_of_checks for failure in failures)
 
 
 def _write_suite(task: ProposalTask) -> Path:
